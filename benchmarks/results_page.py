@@ -12,26 +12,23 @@ from pathlib import Path
 from statistics import fmean
 from urllib.parse import quote
 
+import pandas as pd
+
 from auber.errors import RunError, unknown_name
-from auber.export.speed import RunSpeed
+from auber.export.speed import RunSpeed, Speed, describe, make_tables
 from auber.metrics.statistics import FEWEST_PAIRS
-from auber.report.analysis import MethodRow, PooledRow, Section, analyse
-from auber.report.answer import control_row, direction, gap_row, own_seconds
+from auber.report.analysis import Row, Section, analyse
+from auber.report.answer import control_row, direction, gap_row, no_answer, own_seconds
 from auber.report.caveats import OTHER_START
-from auber.report.measurements import (
-    REGRET,
-    SPEED,
-    read_regret,
-    read_speed,
-    regret_table,
-    speed_tables,
-)
+from auber.report.html.grids import SPEED
 from auber.report.paper_tables import RULE
 from auber.report.records import CONTROL, SUBJECT, count, is_ablation, ordered
 from auber.report.results_file import KIND, ResultsFile, read_results_file, runs_of
 from auber.report.runs import Source, pool
-from auber.report.tables import escape_markdown, to_markdown
+from auber.report.tables import Table, escape_markdown, to_markdown
 from auber.system.files import write_text
+from auber.system.records import parse
+from benchmarks.regret.report import REGRET, read_regret, regret_table
 
 _INTRODUCTION = """\
 # Results
@@ -75,7 +72,7 @@ def render_page(files: Sequence[str | Path]) -> str:
     parts = [_INTRODUCTION] if found else [_INTRODUCTION, _EMPTY]
     sources = [runs_of(file) for file in runs]
     if sources:
-        parts += _of_runs(sources, [run for file in speeds for run in read_speed(file).runs])
+        parts += _of_runs(sources, [run for file in speeds for run in _read_speed(file).runs])
     if regrets:
         parts += ["## What a search misses of a layer's best mask\n", *map(_regret, regrets)]
     if speeds:
@@ -93,7 +90,7 @@ def _of_runs(sources: Sequence[Source], speeds: Sequence[RunSpeed]) -> list[str]
     parts = ["## Should I prune heads to regularise my model?\n", "\n".join(answer) + "\n"]
     for section in report.sections:
         label = f" ({section.label})" if section.label else ""
-        parts.append(f"## {escape_markdown(_name(section))}{label}\n")
+        parts.append(f"## {escape_markdown(section.name)}{label}\n")
         for title, rows in (
             ("Table 2: methods", section.methods),
             ("Table 3: ablations", section.ablations),
@@ -106,55 +103,51 @@ def _of_runs(sources: Sequence[Source], speeds: Sequence[RunSpeed]) -> list[str]
     return [*parts, f"## How to read the tables\n\n{escape_markdown(_LEGEND)}\n"]
 
 
-def _by_task(rows: Sequence[MethodRow]) -> Iterable[str]:
+def _by_task(rows: Sequence[Row]) -> Iterable[str]:
     """Yield a table with a row for each method and a column for each task."""
-    cells = {(row.method, row.task): row for row in rows}
-    tasks = list(dict.fromkeys(row.task for row in rows))
+    cells = {(row["method"], row["task"]): row for row in rows}
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
     yield _line("", map(escape_markdown, tasks))
     yield _line("---", ["---"] * len(tasks))
-    for method in dict.fromkeys(row.method for row in rows):
+    for method in dict.fromkeys(row["method"] for row in rows):
         found = (cells.get((method, task)) for task in tasks)
         yield _line(escape_markdown(method), (_score(row) if row else "" for row in found))
 
 
-def _score(row: MethodRow) -> str:
-    words = f"{row.dev.mean:.2f}"
-    if row.dev.deviation is not None:
-        words += f" ± {row.dev.deviation:.2f}"
-    if row.removed.mean:
-        words += f", P {row.removed.mean:.0f}"
-    if row.comparison is None:
+def _score(row: Row) -> str:
+    words = f"{row['dev']:.2f}"
+    if row["dev deviation"] is not None:
+        words += f" ± {row['dev deviation']:.2f}"
+    if row["P"]:
+        words += f", P {row['P']:.0f}"
+    if "difference" not in row:
         return words
-    change = f"{round(row.comparison.paired.differences.mean, 1) + 0.0:+.1f}"
-    return f"{words}, **{change}**" if row.comparison.significant else f"{words}, {change}"
+    change = f"{round(row['difference'], 1) + 0.0:+.1f}"
+    return f"{words}, **{change}**" if row["significant"] else f"{words}, {change}"
 
 
 def _line(title: str, cells: Iterable[str]) -> str:
     return f"| {' | '.join([title, *cells])} |"
 
 
-def _name(section: Section) -> str:
-    return f"{section.model}, protocol {section.protocol}"
-
-
-def _rows(section: Section) -> list[PooledRow]:
+def _rows(section: Section) -> list[Row]:
     """Return the comparisons on tasks that the control has learned, if there are any."""
-    return [row for row in section.learned or section.pooled if not is_ablation(row.reference)]
+    rows = section.learned or section.pooled
+    return [row for row in rows if not is_ablation(row["against"])]
 
 
-def _judged(section: Section) -> PooledRow | None:
+def _judged(section: Section) -> Row | None:
     row = control_row(_rows(section))
-    return row if row is not None and row.comparison.paired.differences.n >= FEWEST_PAIRS else None
+    return row if row is not None and row["pairs"] >= FEWEST_PAIRS else None
 
 
 def _change(section: Section) -> int:
-    row = _judged(section)
-    return direction(row.comparison if row else None)
+    return direction(_judged(section))
 
 
 def _answer(sections: Sequence[Section]) -> Iterable[str]:
     if not sections:
-        yield f"**No answer yet**: no {FEWEST_PAIRS} pairs of {SUBJECT} and {CONTROL} are there.\n"
+        yield f"**{no_answer(0, SUBJECT)}**\n"
         return
     better, worse = ([each for each in sections if _change(each) == sign] for sign in (1, -1))
     if len(better) == len(sections):
@@ -180,10 +173,10 @@ def _answer(sections: Sequence[Section]) -> Iterable[str]:
     protocols = sorted({section.protocol for section in sections})
     yield from (f"- {OTHER_START[each]}" for each in protocols if each in OTHER_START)
     gaps = [row for section in sections if (row := gap_row(section)) is not None]
-    smaller = [row for row in gaps if direction(row.comparison) < 0]
+    smaller = [row for row in gaps if direction(row) < 0]
     if gaps:
         why = ""
-        if smaller and all(row.train < 0 for row in smaller):
+        if smaller and all(row["train difference"] < 0 for row in smaller):
             why = ", because the training rows are fitted less"
         yield (
             f"- The gap between train and dev is significantly smaller in {len(smaller)} of "
@@ -226,7 +219,7 @@ def _speeds(runs: Sequence[RunSpeed]) -> Iterable[str]:
 
 def _matrix(sections: Sequence[Section]) -> Iterable[str]:
     """Yield a table of the subject against every other method in every setting."""
-    found = [{row.reference: row for row in _rows(section)} for section in sections]
+    found = [{row["against"]: row for row in _rows(section)} for section in sections]
     others = {name for rows in found for name in rows} - {CONTROL}
     learned = f", on tasks where {CONTROL} beats a constant answer" * any(
         s.learned for s in sections
@@ -237,33 +230,36 @@ def _matrix(sections: Sequence[Section]) -> Iterable[str]:
         "its 95 % interval, bold if significant.\n"
     )
 
-    yield _line("", (escape_markdown(_name(section)) for section in sections))
+    yield _line("", (escape_markdown(section.name) for section in sections))
     yield _line("---", ["--:"] * len(sections))
     yield _line("preset", (" or ".join(section.presets) for section in sections))
-    yield _line("tasks", (", ".join(map(escape_markdown, rows[CONTROL].tasks)) for rows in found))
-    yield _line("heads removed", map(_removed, sections, (rows[CONTROL].tasks for rows in found)))
+    yield _line(
+        "tasks", (", ".join(map(escape_markdown, rows[CONTROL]["tasks"])) for rows in found)
+    )
+    yield _line(
+        "heads removed", map(_removed, sections, (rows[CONTROL]["tasks"] for rows in found))
+    )
     for name in (CONTROL, *ordered(others)):
         cells = (_difference(rows[name]) if name in rows else "" for rows in found)
         yield _line(f"against {escape_markdown(name)}", cells)
 
 
-def _difference(row: PooledRow) -> str:
-    found = row.comparison.paired.differences
-    words = f"{found.mean:+.1f}"
-    if found.low is not None and found.high is not None:
-        words += f" ({found.low:+.1f} to {found.high:+.1f})"
-    words = f"**{words}**" if row.comparison.significant else words
-    return f"{words}, {count(found.n, 'pair')}"
+def _difference(row: Row) -> str:
+    words, low = f"{row['difference']:+.1f}", row["difference interval low"]
+    if low is not None:
+        words += f" ({low:+.1f} to {row['difference interval high']:+.1f})"
+    words = f"**{words}**" if row["significant"] else words
+    return f"{words}, {count(row['pairs'], 'pair')}"
 
 
 def _removed(section: Section, tasks: Sequence[str]) -> str:
-    rows = [row for row in section.methods if row.method == SUBJECT and row.task in tasks]
-    share = fmean(row.removed.mean / row.heads for row in rows)
-    return f"{100 * share:.0f} % of {fmean(row.heads for row in rows):.0f}"
+    rows = [row for row in section.methods if row["method"] == SUBJECT and row["task"] in tasks]
+    share = fmean(row["P"] / row["heads"] for row in rows)
+    return f"{100 * share:.0f} % of {fmean(row['heads'] for row in rows):.0f}"
 
 
 def _named(sections: Sequence[Section]) -> str:
-    names = "; ".join(escape_markdown(_name(section)) for section in sections)
+    names = "; ".join(escape_markdown(section.name) for section in sections)
     return f"{len(sections)} ({names})" if sections else "none"
 
 
@@ -280,10 +276,18 @@ def _regret(file: ResultsFile) -> str:
 
 
 def _speed(file: ResultsFile) -> str:
-    speed = read_speed(file)
-    sizes, ratios, _ = (to_markdown(table, level=3) for table in speed_tables(speed))
-    command = f"Made by:\n\n    {speed.command}\n"
-    return f"{sizes}\n{ratios}\n{_figure(file, 'Speed')}{command}"
+    speed = _read_speed(file)
+    *tables, _ = make_tables(speed)  # without the single times
+    text = ""
+    for number, (title, columns, rows) in enumerate(tables):
+        data = pd.DataFrame(rows, columns=columns, dtype=object)
+        notes = () if number else tuple(describe(speed).splitlines())
+        text += to_markdown(Table(SPEED, title, data, notes=notes), level=3) + "\n"
+    return f"{text}{_figure(file, 'Speed')}Made by:\n\n    {speed.command}\n"
+
+
+def _read_speed(file: ResultsFile) -> Speed:
+    return parse(Speed, dict(file.content), file.name, "measure it again")
 
 
 def _figure(file: ResultsFile, alt: str) -> str:

@@ -22,10 +22,10 @@ import pandas
 
 from auber.config import PRESETS, parse_assignment
 from auber.report.figures import write_figure
-from auber.report.measurements import Regret, draw_regret
 from auber.system.records import parse
 from benchmarks.common import StageLines, command_line, run_program, show
 from benchmarks.regret.replay import BUDGETS
+from benchmarks.regret.report import Regret, draw_regret
 from benchmarks.regret.result import measure_regret
 from benchmarks.regret.tables import read_tables, write_compact, write_tables
 

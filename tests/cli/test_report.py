@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.report.html.made import write_ranked, write_searched
-from tests.report.made import make_regret
+from tests.report.made import make_speed
 from tests.report.results import make_result, write_plan, write_run, write_study
 
 SCORES = {
@@ -30,11 +30,11 @@ def test_the_command_prints_tables_and_verdicts(run_auber, tmp_path):
     write_run(tmp_path, "cut", None)
     result = make_result("rte", "michel", 0, 0.5271, **{"dev.one_class": True})
     write_run(tmp_path, "one-class", result)
-    (tmp_path / "regret.json").write_text(json.dumps(make_regret()))
-    code, out, err = run_auber("report", tmp_path, tmp_path / "regret.json")
+    (tmp_path / "speed.json").write_text(json.dumps(make_speed().to_json()))
+    code, out, err = run_auber("report", tmp_path, tmp_path / "speed.json")
     assert (code, err) == (0, "")
     headline, *points = out.splitlines()
-    assert headline.startswith("mpnet-base, protocol seen: Yes: removing the heads that auber ")
+    assert headline.startswith("mpnet-base, protocol seen: Yes: removing what auber chose gives ")
     assert points[0].startswith("  Dev score of auber against original+tuning: ")
     assert "Table 2: the methods; mpnet-base, protocol seen" in out
     assert "4 (task, seed) pairs" in out
@@ -44,8 +44,7 @@ def test_the_command_prints_tables_and_verdicts(run_auber, tmp_path):
     assert "left out: cut (unfinished)" in out
     assert "\nP: heads removed; difference to original+tuning, in table 3 to auber; " in out
     assert out.splitlines()[-2] == f"tables: {tmp_path / 'report'}"
-    assert 'id="regret"' in (tmp_path / "report" / "index.html").read_text()
-    assert (tmp_path / "report" / "figures" / "regret.svg").is_file()
+    assert 'id="speed"' in (tmp_path / "report" / "index.html").read_text()
 
 
 def test_the_command_keeps_runs_and_reports_them_from_the_file(run_auber, tmp_path):
@@ -85,7 +84,7 @@ def test_the_command_prints_json(run_auber, tmp_path):
     (section,) = summary["sections"]
     assert (section["coverage"], section["learned"]) == (None, [])
     assert section["gaps"][0]["method"] == "original"
-    assert section["pooled"][0]["reference"] == "original+tuning"
+    assert section["pooled"][0]["against"] == "original+tuning"
     assert section["pooled"][0]["verdict"].startswith("ahead by 2.2 points, 95 % interval ")
     assert section["methods"][1]["verdict"] is None
 
@@ -97,12 +96,24 @@ def test_one_run(run_auber, tmp_path, monkeypatch):
     page = run / "report" / "index.html"
     code, out, err = run_auber("report", run)
     assert (code, err, opened) == (0, "", [])
-    assert out.startswith("auber: Dev accuracy 61.73, 3 of 12 heads removed.\n  Train 95.00, ")
+    assert out.startswith("auber: accuracy 61.7 (dev, 277 rows, ")
     assert out.splitlines()[-1].startswith(f"page: {page}, figures beside it as SVG")
     assert {path.name for path in page.parent.iterdir()} == {"index.html", "figures"}
     before = page.read_bytes()
     assert run_auber("report", run, "--open")[0] == 0
     assert (page.read_bytes(), opened) == (before, [page.as_uri()])
+
+
+def test_runs_side_by_side_as_json(run_auber, tmp_path):
+    places = [write_searched(tmp_path), write_ranked(tmp_path)]
+    code, out, _ = run_auber("report", *places, "--out", tmp_path / "both", "--json")
+    facts = json.loads(out)
+    assert (code, facts["page"]) == (0, str(tmp_path / "both" / "index.html"))
+    names = [verdict["about"] for verdict in facts["verdicts"]]
+    assert names == ["Side by side", "auber", "michel"]
+    assert str(tmp_path / "both" / "figures" / "heads.svg") in facts["figures"]
+    _, out, _ = run_auber("report", *places)
+    assert out.splitlines()[-1] == "page: not written; choose a folder with --out DIR"
 
 
 MISSING = "no such folder or results file; give what holds runs"
@@ -127,7 +138,7 @@ MISSING = "no such folder or results file; give what holds runs"
             "--open needs a page that is written, found no --out; add --out DIR",
         ),
         (
-            "{}/regret.json",
+            "{}/speed.json",
             "a report needs runs, found only results of other kinds; name the runs they belong to "
             "as well",
         ),
@@ -146,7 +157,7 @@ def test_a_mistake_is_one_line(run_auber, tmp_path, arguments, message):
     write_searched(tmp_path)
     write_ranked(tmp_path)
     write_run(tmp_path, "cut", None)
-    (tmp_path / "regret.json").write_text(json.dumps(make_regret()))
+    (tmp_path / "speed.json").write_text(json.dumps(make_speed().to_json()))
     (tmp_path / "rows.csv").write_text("text,label\n")
     (tmp_path / "other.json").write_text(json.dumps({"kind": "bench"}))
     words = [word.replace("{}", str(tmp_path)) for word in arguments.split()]

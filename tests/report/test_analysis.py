@@ -27,51 +27,51 @@ def section_of(folder):
 
 
 def rows_of(section):
-    return {(row.task, row.method): row for row in (*section.ablations, *section.methods)}
+    return {(row["task"], row["method"]): row for row in (*section.ablations, *section.methods)}
 
 
 def flags_of(folder, task, method):
-    return rows_of(section_of(folder))[task, method].flags
+    return rows_of(section_of(folder))[task, method]["flags"]
 
 
 def test_rows_over_seeds(tmp_path):
     write_study(tmp_path, SCORES)
     section = section_of(tmp_path)
-    assert [(row.task, row.method) for row in section.methods] == [
+    assert [(row["task"], row["method"]) for row in section.methods] == [
         *(("mrpc", method) for method in ("original", CONTROL, "auber", "michel")),
         *(("rte", method) for method in (CONTROL, "auber")),
     ]
-    assert [(row.task, row.method) for row in section.ablations] == [
+    assert [(row["task"], row["method"]) for row in section.ablations] == [
         ("mrpc", "auber"),
         ("rte", "auber"),
         ("rte", "auber-l2"),
     ]
-    assert [row.method for row in section.rows][-3:] == [CONTROL, "auber", "auber-l2"]
+    assert [row["method"] for row in section.rows][-3:] == [CONTROL, "auber", "auber-l2"]
     row = rows_of(section)["mrpc", "auber"]
-    assert (row.seeds, row.dev.mean, row.dev.n) == ((0, 1, 2), pytest.approx(251.5 / 3), 3)
-    assert row.gap.mean == pytest.approx(95 - 251.5 / 3)
-    assert row.removed.mean == 20
-    assert (row.cost.rewards_computed, row.cost.tuning_steps) == (1500, 101)
-    assert row.reference == CONTROL
-    assert row.comparison.paired.differences.mean == pytest.approx(2.0)
-    assert row.comparison.family == 3  # original, auber, michel of this task
-    assert rows_of(section)["mrpc", CONTROL].comparison is None
-    assert section.ablations[-1].reference == "auber"
-    assert section.ablations[-1].comparison.paired.differences.mean == pytest.approx(-2.0)
+    assert (row["dev"], row["seeds"]) == (pytest.approx(251.5 / 3), 3)
+    assert row["gap"] == pytest.approx(95 - 251.5 / 3)
+    assert row["P"] == 20
+    assert (row["rewards computed"], row["tuning steps"]) == (1500, 101)
+    assert row["reference"] == CONTROL
+    assert row["difference"] == pytest.approx(2.0)
+    assert row["comparisons"] == 3  # original, auber, michel of this task
+    assert rows_of(section)["mrpc", CONTROL]["verdict"] is None
+    assert section.ablations[-1]["reference"] == "auber"
+    assert section.ablations[-1]["difference"] == pytest.approx(-2.0)
 
 
 def test_comparisons_are_pooled_over_tasks_and_seeds(tmp_path):
     write_study(tmp_path, SCORES)
     pooled = section_of(tmp_path).pooled
-    assert [(row.reference, row.tasks, row.pairs) for row in pooled] == [
-        (CONTROL, ("mrpc", "rte"), 6),
-        ("original", ("mrpc",), 3),
-        ("michel", ("mrpc",), 3),
-        ("auber-l2", ("rte",), 3),
+    assert [(row["against"], row["tasks"], row["pairs"]) for row in pooled] == [
+        (CONTROL, ["mrpc", "rte"], 6),
+        ("original", ["mrpc"], 3),
+        ("michel", ["mrpc"], 3),
+        ("auber-l2", ["rte"], 3),
     ]
-    assert [row.comparison.family for row in pooled] == [3, 3, 3, 1]
+    assert [row["comparisons"] for row in pooled] == [3, 3, 3, 1]
     mean = (2 + 2.5 + 1.5 + 2.5 + 2 + 1.5) / 6
-    assert pooled[0].comparison.paired.differences.mean == pytest.approx(mean)
+    assert pooled[0]["difference"] == pytest.approx(mean)
 
 
 def test_models_and_protocols_are_never_mixed(tmp_path):
@@ -92,9 +92,9 @@ def test_draws_are_averaged_within_a_seed_first(tmp_path):
             write_run(tmp_path, f"random-{seed}-{draw}", result)
     section = section_of(tmp_path)
     row = rows_of(section)["rte", "random"]
-    assert (row.dev.mean, row.dev.n, row.draws) == (50.0, 2, 3)  # not 55, the mean over all four
-    assert row.comparison.paired.differences.mean == -10
-    assert row.flags == ("below the majority class (52.71)", "1 to 3 draws a seed")
+    assert (row["dev"], row["seeds"]) == (50.0, 2)  # not 55, the mean over all four
+    assert row["difference"] == -10
+    assert row["flags"] == ("below the majority class (52.71)", "1 to 3 draws a seed")
     assert "rte, random: the score of a seed is the mean of up to 3 draws." in section.notes
 
 
@@ -103,10 +103,10 @@ def test_only_seeds_in_common_are_compared(tmp_path):
     write_study(tmp_path, {"rte": scores})
     write_run(tmp_path, "late", make_result("rte", "michel", 2, 0.6))
     rows = rows_of(section_of(tmp_path))
-    assert rows["rte", "auber"].comparison.paired.differences.n == 2
-    assert rows["rte", "michel"].comparison is None
-    assert rows["rte", "michel"].flags == ("no run of seed 0, 1",)
-    assert rows["rte", CONTROL].flags == ("no run of seed 2",)
+    assert rows["rte", "auber"]["pairs"] == 2
+    assert "difference" not in rows["rte", "michel"]
+    assert rows["rte", "michel"]["flags"] == ("no run of seed 0, 1",)
+    assert rows["rte", CONTROL]["flags"] == ("no run of seed 2",)
 
 
 def test_collapsed_models_are_flagged(tmp_path):
@@ -140,7 +140,7 @@ def test_flags(tmp_path, method, changes, flags):
 def test_the_tuning_of_a_plan_on_the_origin_is_a_part_of_the_search(tmp_path, part, own):
     result = make_result("rte", "auber", 0, 0.6, **{"cost.seconds": {part: 5.0, "total": 12.0}})
     write_run(tmp_path, "auber", result)
-    assert rows_of(section_of(tmp_path))["rte", "auber"].cost.own_seconds == own
+    assert rows_of(section_of(tmp_path))["rte", "auber"]["own seconds"] == own
 
 
 def test_runs_that_began_with_other_weights_are_named(tmp_path):
@@ -163,7 +163,7 @@ def test_a_model_or_protocol_that_has_no_run_yet_has_its_section(tmp_path):
     write_plan(tmp_path, ["rte"], ["auber"], [0], protocols=["seen", "heldout"])
     heldout, seen = analyse(collect(tmp_path)).sections
     assert (heldout.methods, heldout.coverage.complete, heldout.coverage.blocks) == ((), 0, 1)
-    assert (seen.coverage.complete, seen.coverage.missing, seen.label) == (1, (), None)
+    assert (seen.coverage.complete, seen.missing, seen.label) == (1, (), None)
 
 
 def test_what_the_seeds_share_is_noted(tmp_path):
@@ -206,9 +206,9 @@ def test_a_method_without_a_place_comes_last(tmp_path):
     names = ("zeta", "exhaustive", "auber-new", "alpha")
     write_study(tmp_path, {"rte": {name: [60.0] for name in names}})
     section = section_of(tmp_path)
-    assert [row.method for row in section.methods] == ["exhaustive", "alpha", "zeta"]
-    assert [row.method for row in section.ablations] == ["auber-new"]
-    assert section.pooled == ()
+    assert [row["method"] for row in section.methods] == ["exhaustive", "alpha", "zeta"]
+    assert [row["method"] for row in section.ablations] == ["auber-new"]
+    assert section.subject == "exhaustive"
 
 
 def test_tasks(tmp_path):
@@ -217,8 +217,31 @@ def test_tasks(tmp_path):
         changes = {"data": str(seed), "dev.majority": majority}
         write_run(tmp_path, f"b{seed}", make_result("agreement", "auber", seed, 0.6, **changes))
     tasks = analyse(collect(tmp_path)).tasks
-    assert [(row.task, row.labels, row.train_rows, row.dev_rows) for row in tasks] == [
-        ("agreement", 2, 600, 400),
-        ("rte", 2, 2490, 277),
+    assert [[*row.values()] for row in tasks] == [
+        ["agreement", "accuracy", 2, 600, 400, 50.0, 52.0],
+        ["rte", "accuracy", 2, 2490, 277, pytest.approx(52.71), pytest.approx(52.71)],
     ]
-    assert tasks[0].majority == (50.0, 52.0)
+
+
+def test_intervals_end_where_the_metric_does(tmp_path):
+    scores = {"auber": [99.0, 60.0], CONTROL: [10.0, 61.0]}
+    write_study(tmp_path / "a", {"rte": scores})
+    write_study(tmp_path / "b", {"rte": scores}, metric="matthews")
+    (accuracy,), (matthews,) = (analyse(collect(tmp_path / place)).sections for place in "ab")
+    ends = ("dev interval low", "dev interval high")
+    assert [rows_of(accuracy)["rte", CONTROL][end] for end in ends] == [0, 100]
+    assert [rows_of(matthews)["rte", CONTROL][end] for end in ends] == [-100, 100]
+    (row,) = accuracy.pooled
+    assert (row["difference interval low"], row["difference interval high"]) == (-100, 100)
+    assert "95 % interval -100.0 to +100.0" in row["verdict"]
+    assert matthews.pooled[0]["difference interval high"] == 200
+
+
+def test_without_a_run_of_auber_another_method_is_compared(tmp_path):
+    scores = {"random": [50.0, 51.0, 52.0], "fisher": [60.0, 61.5, 62.0], CONTROL: [61.0] * 3}
+    write_study(tmp_path, {"rte": scores})
+    section = section_of(tmp_path)
+    assert [(row["method"], row["against"]) for row in section.pooled] == [
+        ("fisher", CONTROL),
+        ("fisher", "random"),
+    ]

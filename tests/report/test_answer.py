@@ -46,7 +46,7 @@ def test_the_headline_is_about_tasks_that_are_learned(tmp_path):
     write(tmp_path, (58.0, 57.5, 57.0))
     write_study(tmp_path, {"wnli": {"auber": [44.0, 42.0, 43.0], CONTROL: [41.0, 39.0, 40.0]}})
     assert answer(tmp_path).headline == (
-        "No: removing the heads that auber chose gives a significantly worse dev score than the "
+        "No: removing what auber chose gives a significantly worse dev score than the "
         "same tuning without pruning, on the tasks that original+tuning has learned."
     )
 
@@ -55,7 +55,10 @@ def test_too_few_pairs_give_no_answer(tmp_path):
     write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
     assert answer(tmp_path).headline.startswith("No answer yet: no run of auber has a run of orig")
     write_run(tmp_path, "c", make_result("rte", CONTROL, 0, 0.6))
-    assert answer(tmp_path).headline == "No answer yet: 1 of at least 3 pairs."
+    assert answer(tmp_path).headline == (
+        "No answer yet: 1 pair of auber and original+tuning with the same task and seed cannot be "
+        "tested; run at least 3."
+    )
 
 
 def test_an_incomplete_study_is_preliminary(tmp_path):
@@ -96,26 +99,6 @@ def test_the_first_tuning_is_no_cost_of_a_method(tmp_path):
     )
 
 
-def test_other_methods_are_sorted_by_their_comparison(tmp_path):
-    scores = {
-        "auber": [63.0, 63.4, 63.2],
-        CONTROL: [60.0, 61.0, 62.0],
-        "random": [50.0, 50.5, 50.3],
-        "greedy": [70.0, 70.5, 70.2],
-        "michel": [60.0, 65.0, 63.0],
-        "voita": [60.0],
-        "auber-l2": [40.0, 40.4, 40.3],
-    }
-    write_study(tmp_path, {"rte": scores})
-    assert {
-        "Heads removed, mean over the seeds: rte 20.",
-        "auber is significantly better than: random, auber-l2.",
-        "auber is significantly worse than: greedy.",
-        "auber does not differ significantly from: michel.",
-        "There are too few runs to compare auber with: voita.",
-    } <= set(answer(tmp_path).points)
-
-
 def test_a_constant_answer_is_named(tmp_path):
     write_run(tmp_path, "a", make_result("wnli", "auber", 0, 0.5634, **{"dev.one_class": True}))
     write_run(tmp_path, "b", make_result("wnli", CONTROL, 0, 0.5))
@@ -128,10 +111,7 @@ def test_a_task_that_the_control_has_not_learned_is_set_aside(tmp_path):
     mrpc = {"auber": [79.0, 80.1, 80.9], CONTROL: [80.0, 81.0, 82.0], "random": [69.0, 70.5, 70.2]}
     wnli = {"auber": [56.0, 50.0, 60.0], CONTROL: [30.0, 35.0, 25.0], "random": [80.0, 81.0, 82.5]}
     write_study(tmp_path, {"mrpc": mrpc, "wnli": wnli})
-    assert {
+    assert (
         "Only on tasks where original+tuning beats a constant answer (mrpc): behind by 1.0 points, "
-        "95 % interval 0.8 to 1.2, 3 (task, seed) pairs.",
-        "auber does not differ significantly from: random.",
-        "On the tasks that original+tuning has learned, auber is significantly better than: "
-        "random.",
-    } <= set(answer(tmp_path).points)
+        "95 % interval 0.8 to 1.2, 3 (task, seed) pairs."
+    ) in answer(tmp_path).points

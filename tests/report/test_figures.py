@@ -1,27 +1,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
+from auber.report.analysis import analyse
 from auber.report.figures import (
-    Curve,
-    HeadMap,
-    ScoreRow,
+    Point,
     draw_bars,
     draw_heads,
     draw_scores,
     draw_searches,
-    make_shades,
+    draw_sizes,
     to_svg,
     write_figure,
 )
+from auber.report.head_maps import HeadMap, make_shades
+from auber.report.layers import read_sources
+from auber.report.records import group
+from auber.report.runs import pool
 from tests.report.html.made import HOSTILE
+from tests.report.results import write_study
 
-ROWS = {
-    "auber": ScoreRow((60.0, 70.0), 65.0, 1.5, 128.5, strong=True),
-    "random": ScoreRow((64.0, 66.0), 65.0, 63.0, 67.0),
+SCORES = {
+    "rte": {"auber": [60.0, 70.0], "random": [64.0, 66.0]},
+    "mrpc": {"random": [64.0, 66.0]},
 }
 
 
@@ -31,15 +36,22 @@ def texts(figure):
     return [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
-def scores():
-    return draw_scores({"rte": ROWS}, {"rte": 62.0})
+def scores(folder):
+    write_study(folder, SCORES)
+    sources, runs = read_sources([folder])
+    (section,) = analyse(pool(sources)).sections
+    by_task = group(runs, lambda run: run.record.task)
+    cells = {
+        task: group(of_task, lambda run: run.record.method) for task, of_task in by_task.items()
+    }
+    return draw_scores(section, cells)
 
 
-def test_scores():
-    figure = scores()
+def test_scores(tmp_path):
+    figure = scores(tmp_path)
     words = texts(figure)
     assert {"auber", "random", "points", "one run", "majority class"} <= set(words)
-    left, right = figure.axes[0].get_xlim()
+    left, right = figure.axes[1].get_xlim()
     assert left > 50
     assert right < 80, "a wide interval does not set the axis"
 
@@ -56,19 +68,32 @@ def test_bars():
 
 
 def test_searches():
-    curves = [Curve([(1, 0.0), (5, 2.0)], 11), Curve([(1, 0.0)], 11)]
-    (axes,) = draw_searches({"both": curves}).axes
+    layers = [
+        SimpleNamespace(gains=gains, masks_scored=11, gain=None)
+        for gains in ([(1, 0.0), (5, 2.0)], [(1, 0.0)])
+    ]
+    (axes,) = draw_searches({"both": layers}).axes
     mean = max(axes.lines, key=lambda line: line.get_linewidth())
     assert dict(zip(*mean.get_data(), strict=True)) == {1: 0.0, 10: 1.0, 11: 1.0}
-    alone = draw_searches({"a": curves[:1], "b": curves[1:]})
+    alone = draw_searches({"a": layers[:1], "b": layers[1:]})
     assert {"a", "b", "different masks scored"} <= set(texts(alone))
 
 
-def test_rows_of_one_name_share_a_line():
-    panels = {"rte": ROWS, "mrpc": {"random": ROWS["random"]}}
-    first, second = draw_scores(panels, {}).axes
-    assert [label.get_text() for label in first.get_yticklabels()] == ["auber", "random"]
-    assert {y for line in second.lines for y in line.get_ydata()} == {1.0}
+def test_sizes():
+    line = [Point(25.0, 90.0), Point(50.0, 94.0, 93.0, 95.0), Point(100.0, 95.0)]
+    panels = {"rte": {"fisher": line, "random": [Point(50.0, 80.0, -9.0, 99.0)]}}
+    figure = draw_sizes(panels, "multiply-adds left, %")
+    assert {"rte", "fisher", "random", "multiply-adds left, %"} <= set(texts(figure))
+    (axes,) = figure.axes
+    assert [*axes.lines[0].get_xdata()] == [25.0, 50.0, 100.0]
+    assert axes.get_ylim()[0] > 70, "a wide interval does not set the axis"
+
+
+def test_rows_of_one_name_share_a_line(tmp_path):
+    first, second = scores(tmp_path).axes
+    assert [label.get_text() for label in first.get_yticklabels()] == ["random", "auber"]
+    assert {y for line in first.lines[:3] for y in line.get_ydata()} == {0.0}
+    assert {y for line in second.lines[:6] for y in line.get_ydata()} == {0.0, 1.0}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +116,12 @@ def test_maps_of_heads_are_drawn():
     texts_of_heads = [["", "", ""], ["", "", ""]]
     maps = [
         HeadMap(
-            "one", [[5, 0], [1, 10]], texts_of_heads, "l", frozenset({(0, 1)}), counts=["-1", ""]
+            "one",
+            [[5, 0], [1, 10]],
+            texts_of_heads,
+            "l",
+            removed=frozenset({(0, 1)}),
+            counts=["-1", ""],
         ),
         HeadMap("two", [[1, -2, 0], [-9, 2, 3]], texts_of_heads, stop=True),
     ]

@@ -13,7 +13,7 @@ from tests.report.results import make_result, write_run, write_study
 
 def test_a_searched_run(tmp_path):
     (run,) = read_runs([write_searched(tmp_path)])
-    assert (run.label, run.record.method, run.plan.num_heads) == ("auber", "auber", 3)
+    assert (run.label, run.record.method, run.record.plan.num_heads) == ("auber", "auber", 3)
     assert [layer.index for layer in run.layers] == [0, 1, 2]
     layer, search = run.searched[0]
     expected = make_stage(0)["search"]
@@ -88,7 +88,7 @@ def test_a_results_file_has_records_alone(tmp_path):
     write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
     save_results(tmp_path / "s", tmp_path / "s.json")
     _, (run,) = read_sources([tmp_path / "s.json"])
-    assert (run.layers, run.scores, run.plan.num_heads) == ((), {}, 20)
+    assert (run.layers, run.scores, run.record.plan.num_heads) == ((), {}, 20)
 
 
 def test_an_unfinished_run_says_what_to_do(tmp_path):

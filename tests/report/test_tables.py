@@ -64,13 +64,7 @@ def test_sections():
     assert first.caption == "Title_1; m_1, protocol seen (incomplete)"
     assert first.cells.to_dict("records") == [{"name": NASTY, "dev": "80.12 ± 1.00"}]
     assert (second.heading, second.notes) == ("m_2, protocol heldout", ())
-    alone, notes = TABLE.of(("m_1", "seen"))
-    assert (notes, alone.notes, alone.parts) == (
-        ("a note",),
-        (),
-        {("m_1", "seen"): Part("incomplete")},
-    )
-    assert alone.data["name"].tolist() == [NASTY]
+    assert (first.place, first.notes) == (("m_1", "seen"), ("a note",))
 
 
 def test_markdown():

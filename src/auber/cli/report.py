@@ -23,7 +23,7 @@ def command(
         list[Path] | None,
         typer.Argument(
             metavar="RUN|DIR|FILE.json...",
-            help="Runs, folders of runs such as a study's, results files (also of speed, regret).",
+            help="Runs, folders of runs such as a study's, results files (also of auber speed).",
             show_default=False,
         ),
     ] = None,
@@ -124,15 +124,13 @@ def _save(
 
 def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bool) -> None:
     """Write the page, and the tables unless every place is a run."""
-    from auber.report.html import make_page
-    from auber.report.html.page import write_page
-    from auber.report.measurements import EXTRAS
-    from auber.report.paper_tables import summarise
+    from auber.report.html.grids import SPEED
+    from auber.report.html.page import make_page, write_page
     from auber.report.results_file import read_results_file
     from auber.report.tables import FOLDER
 
     files = {place: read_results_file(place) for place in places if place.is_file()}
-    extras = {place: file for place, file in files.items() if file.kind in EXTRAS}
+    extras = {place: file for place, file in files.items() if file.kind == SPEED}
     places = [place for place in places if place not in extras]
     if not places:
         raise ConfigError(
@@ -146,13 +144,19 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
     page = make_page(places, list(extras.values()))
     written = [] if out is None else [str(file) for file in write_page(page, out)]
     if as_json:
-        facts = {"page": written[0] if written else None, "figures": written[1:]}
-        verdicts = {"verdicts": [asdict(verdict) for verdict in page.verdicts]}
-        screen.print_json({**(summarise(page.report) if page.report else verdicts), **facts})
+        report = page.report and asdict(page.report)
+        if report:
+            report["left_out"] = [run.to_json() for run in report["left_out"]]
+        screen.print_json({
+            "verdicts": [asdict(verdict) for verdict in page.verdicts],
+            **(report or {}),
+            "page": written[0] if written else None,
+            "figures": written[1:],
+        })  # fmt: skip
     else:
         for verdict in page.verdicts:
             label = f" ({verdict.label})" if verdict.label else ""
-            print(f"{verdict.about}{label}: {verdict.headline}")
+            print(screen.wrap(f"{verdict.about}{label}: {verdict.headline}", later="  "))
             for point in verdict.points:
                 print(screen.wrap(point, first="  ", later="    "))
         if page.report is not None:
@@ -184,10 +188,11 @@ def _print_report(report: Report, tables: Iterable[Table]) -> None:
     for section in report.sections:
         name = f"{section.model}, {section.protocol}"
         for row in section.rows:
-            for flag in row.flags:
-                print(f"{name}: careful: {row.task}, {row.method}: {flag}")
+            for flag in row["flags"]:
+                careful = f"{name}: careful: {row['task']}, {row['method']}: {flag}"
+                print(screen.wrap(careful, later="  "))
         for note in section.notes:
-            print(f"{name}: {note}")
+            print(screen.wrap(f"{name}: {note}", later="  "))
     print(
         f"runs: {report.runs} finished, {len(report.left_out)} without a result; "
         f"fine-tuned starts: {report.starts}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import textwrap
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress as Bars
 
+_NO_LIMIT = 10_000  # columns
 _SPEED_SECONDS = 600.0  # that the time left is estimated from: some stages last minutes
 
 
@@ -145,12 +147,20 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False))
 
 
+def _open_stdout() -> Console:
+    """Return a console on stdout; a pipe or file gets unwrapped lines, unless COLUMNS is set."""
+    console = Console()
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(width=_NO_LIMIT)
+
+
 def print_table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
     """Print a table on stdout, with numbers to the right; words and the first column stay whole."""
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
+    console = _open_stdout()
     if title is not None:
         console.print(Text(title, "italic"))
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -169,7 +179,7 @@ def print_table(columns: list[str], rows: list[list[str]], *, title: str | None 
 
 def wrap(text: str, *, first: str = "", later: str = "") -> str:
     """Wrap a text to the terminal between words; `first` and `later` begin the lines."""
-    width = max(Console().width, len(first) + 20, len(later) + 20)
+    width = max(_open_stdout().width, len(first) + 20, len(later) + 20)
     return textwrap.fill(
         text,
         width,

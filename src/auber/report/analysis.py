@@ -1,4 +1,4 @@
-"""Rows of all tables: each method on each task over its seeds, and paired comparisons.
+"""The comparisons of a report: each method on each task over its seeds, and paired differences.
 
 Scores are in points, the metric times 100. Draws of one seed are averaged first, so that every seed
 counts once. Models and protocols are never mixed. Differences are method minus reference on common
@@ -7,118 +7,55 @@ against the control; the ablations of one task against the subject; the subject 
 methods, and against its ablations, over all pairs; the gaps of all methods against the control's.
 On the tasks that the control has learned, the subject against the control stands alone, and
 against the other methods forms a family.
+
+Each comparison is a row whose keys are the columns of the tables. Intervals are cut at the ends of
+the metric's range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Any
 
 import pandas as pd
 
 from auber.metrics.statistics import Comparison, Summary, compare, summary, verdict
 from auber.report.caveats import find_collapse, find_flags, find_notes
-from auber.report.published import Published, published
-from auber.report.records import CONTROL, SUBJECT, Key, RunRecord, group, is_ablation, ordered
+from auber.report.published import published
+from auber.report.records import (
+    CONTROL,
+    CONTROLS,
+    SUBJECT,
+    Key,
+    RunRecord,
+    group,
+    is_ablation,
+    ordered,
+)
 from auber.report.runs import Collection, Coverage, LeftOut, cover
 
 PAIRS = "(task, seed) pairs"
+COSTS = {
+    "rewards asked": "rewards_asked",
+    "rewards computed": "rewards_computed",
+    "tuning steps": "tuning_steps",
+    "fold model steps": "scout_steps",
+    "seconds": "seconds",
+}
+_MEANS = ["dev", "train", "gap", "removed", "total", "above_constant", "own_seconds", "low"]
+_MEANS += COSTS.values()
+# The lowest scores of metrics in points; none of another is known. The highest score is 100.
+_LOWEST = {
+    **dict.fromkeys(
+        ("accuracy", "f1", "token_accuracy", "entity_f1", "span_exact", "span_f1"), 0.0
+    ),
+    **dict.fromkeys(("matthews", "pearson", "spearman"), -100.0),
+}
 
-
-@dataclass(frozen=True)
-class TaskRow:
-    """One task as it was used."""
-
-    task: str
-    metric: str
-    labels: int
-    train_rows: int
-    dev_rows: int
-    majority: tuple[float, float] | None  # smallest and largest over the seeds, in points
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The mean cost of a run."""
-
-    rewards_asked: float
-    rewards_computed: float
-    tuning_steps: float
-    scout_steps: float  # of fold models
-    seconds: float
-    first_seconds: float  # of them for a first tuning of its own
-
-    @property
-    def own_seconds(self) -> float:
-        """The time after the first tuning, which most runs share."""
-        return self.seconds - self.first_seconds
-
-
-_COSTS = tuple(field.name for field in fields(Cost))
-_MEANS = ["dev", "train", "gap", "removed", "total_heads", "above_constant", *_COSTS]
-
-
-@dataclass(frozen=True)
-class MethodRow:
-    """One method on one task over its seeds."""
-
-    task: str
-    method: str
-    seeds: tuple[int, ...]
-    draws: int  # the largest number of draws of a seed
-    removed: Summary
-    heads: float  # before pruning
-    dev: Summary
-    train: Summary
-    gap: Summary
-    reference: str | None  # None for the reference itself
-    comparison: Comparison | None  # None without a common seed
-    collapse: tuple[str, ...]  # how many runs score like a constant answer
-    flags: tuple[str, ...]  # all caveats, `collapse` among them
-    published: Published | None
-    cost: Cost
-
-    @property
-    def verdict(self) -> str | None:
-        """The comparison in words."""
-        return None if self.comparison is None else verdict(self.comparison)
-
-
-@dataclass(frozen=True)
-class PooledRow:
-    """One comparison over all pairs of a task and a seed."""
-
-    method: str
-    reference: str
-    tasks: tuple[str, ...]
-    comparison: Comparison
-
-    @property
-    def verdict(self) -> str:
-        """The comparison in words."""
-        return verdict(self.comparison, counted=PAIRS)
-
-    @property
-    def pairs(self) -> int:
-        """The number of pairs."""
-        return self.comparison.paired.differences.n
-
-
-@dataclass(frozen=True)
-class GapRow(PooledRow):
-    """How much a method overfits compared with the control, over all common pairs."""
-
-    gap: float  # train minus dev, mean over the pairs
-    reference_gap: float
-    train: float  # differences of means
-    dev: float
-
-    @property
-    def verdict(self) -> str:
-        """The comparison of gaps in words."""
-        words = super().verdict
-        return words.replace("ahead by", "larger by", 1).replace("behind by", "smaller by", 1)
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -127,21 +64,27 @@ class Section:
 
     model: str
     protocol: str
-    presets: tuple[str, ...]
-    methods: tuple[MethodRow, ...]
-    ablations: tuple[MethodRow, ...]
-    pooled: tuple[PooledRow, ...]
+    presets: tuple[str, ...] = ()
+    subject: str = SUBJECT  # the method that is compared with all others
+    methods: Sequence[Row] = ()
+    ablations: Sequence[Row] = ()
+    pooled: Sequence[Row] = ()
     # On the tasks alone where the control beats a constant answer; empty if they are all or none.
-    learned: tuple[PooledRow, ...]
-    gaps: tuple[GapRow, ...]
-    notes: tuple[str, ...]
-    coverage: Coverage | None
+    learned: Sequence[Row] = ()
+    gaps: Sequence[Row] = ()
+    notes: tuple[str, ...] = ()
+    coverage: Coverage | None = None
 
     @property
-    def rows(self) -> list[MethodRow]:
+    def name(self) -> str:
+        """Model and protocol."""
+        return f"{self.model}, protocol {self.protocol}"
+
+    @property
+    def rows(self) -> list[Row]:
         """Methods and ablations by task, each once."""
-        ablations = [row for row in self.ablations if is_ablation(row.method)]
-        return sorted([*self.methods, *ablations], key=lambda row: row.task)
+        ablations = [row for row in self.ablations if is_ablation(row["method"])]
+        return sorted([*self.methods, *ablations], key=lambda row: str(row["task"]))
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -158,7 +101,7 @@ class Section:
 class Report:
     """The content of all tables."""
 
-    tasks: tuple[TaskRow, ...]
+    tasks: Sequence[Row]
     sections: tuple[Section, ...]
     runs: int
     starts: int
@@ -166,19 +109,20 @@ class Report:
 
 
 def analyse(collection: Collection) -> Report:
-    """Return the rows of all tables."""
-    grouped = group(collection.runs, lambda run: (run.model, run.protocol))
-    places = sorted({*grouped, *(key[:2] for key in collection.wanted)})
+    """Compare the methods of a collection, for each model under each protocol."""
+    runs = group(collection.runs, lambda run: run.key[:2])
+    wanted = group(collection.wanted, lambda key: key[:2])
+    presets = group(collection.presets, lambda preset: preset[:2])
     sections = tuple(
         _section(
             place,
-            tuple(preset for *other, preset in collection.presets if tuple(other) == place),
-            grouped.get(place, []),
-            [key for key in collection.wanted if key[:2] == place],
+            tuple(preset for *_, preset in presets.get(place, ())),
+            runs.get(place, ()),
+            wanted.get(place, ()),
         )
-        for place in places
+        for place in sorted({*runs, *wanted})
     )
-    tasks = tuple(_task_rows(collection.runs))
+    tasks = _task_rows(collection.runs)
     return Report(tasks, sections, len(collection.runs), collection.starts, collection.left_out)
 
 
@@ -190,23 +134,27 @@ def _section(
 ) -> Section:
     coverage = cover(wanted, {record.key for record in records})
     if not records:
-        return Section(*place, presets, (), (), (), (), (), (), coverage)
+        return Section(*place, presets, coverage=coverage)
     runs = _make_frame(records)
     means = runs.groupby(["task", "method", "seed"])[_MEANS].mean()
     dev = means["dev"].unstack("method")
     methods = ordered(name for name in dev if not is_ablation(name))
     ablations = ordered(name for name in dev if is_ablation(name))
-    rivals = [name for name in methods if name != SUBJECT]
+    chosen = [name for name in methods if name not in (*CONTROLS, "random")]
+    subject = SUBJECT if SUBJECT in dev else next(iter(chosen), SUBJECT)
+    rivals = [name for name in methods if name != subject]
     rivals.sort(key=lambda name: name != CONTROL)  # the control comes first
     with_subject = [SUBJECT, *ablations] if ablations else []
+    low = runs["low"].min()
     return Section(
         *place,
         presets,
-        tuple(_method_rows(runs, means, methods, CONTROL)),
-        tuple(_method_rows(runs, means, with_subject, SUBJECT)),
-        (*_pooled_rows(dev, rivals), *_pooled_rows(dev, ablations)),
-        tuple(_learned(means, dev, rivals)),
-        tuple(_gap_rows(means, [*methods, *ablations])),
+        subject,
+        list(_method_rows(runs, means, methods, CONTROL, subject)),
+        list(_method_rows(runs, means, with_subject, SUBJECT, subject)),
+        [*_pooled_rows(dev, subject, rivals, low), *_pooled_rows(dev, subject, ablations, low)],
+        list(_learned(means, dev, subject, rivals, low)),
+        list(_gap_rows(means, [*methods, *ablations], low)),
         tuple(find_notes(runs, place[1])),
         coverage,
     )
@@ -220,11 +168,13 @@ def _make_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
             "dev": 100 * record.dev,
             "train": 100 * record.train,
             "gap": 100 * (record.train - record.dev),
-            "total_heads": record.layers * record.heads,
+            "total": record.layers * record.heads,
+            "low": _LOWEST.get(record.metric, -math.inf),
             "above_constant": record.above_constant,
             "equals_majority": record.equals_majority,
             "seconds": record.seconds,
-            "first_seconds": record.times.get("first", 0.0),
+            # Most runs share the first tuning.
+            "own_seconds": record.seconds - record.times.get("first", 0.0),
         }
         for record in records
     ])  # fmt: skip
@@ -237,91 +187,158 @@ def _differences(scores: pd.DataFrame, method: str, reference: str) -> pd.Series
     return (columns[method] - columns[reference]).dropna()
 
 
-def _compare(pairs: dict[str, pd.Series[float]]) -> dict[str, Comparison]:
-    """Compare as one family; methods without a pair are left out."""
-    return compare({name: found.tolist() for name, found in pairs.items() if len(found)})
+def _compare(pairs: Mapping[str, pd.Series[float]], width: float) -> dict[str, Comparison]:
+    """Compare as one family; methods without a pair are left out.
+
+    No difference is larger than `width`, nor is an end of its interval.
+    """
+    found = compare({name: each.tolist() for name, each in pairs.items() if len(each)})
+    return {
+        name: replace(
+            each,
+            paired=replace(each.paired, differences=_cut(each.paired.differences, -width, width)),
+        )
+        for name, each in found.items()
+    }
+
+
+def _cut(found: Summary, low: float, high: float) -> Summary:
+    """Cut an interval at the ends of the possible values."""
+    if found.low is None or found.high is None:
+        return found
+    return replace(found, low=max(found.low, low), high=min(found.high, high))
+
+
+def _columns(name: str, found: Summary) -> Row:
+    """Return the columns of a mean."""
+    return {name: found.mean, f"{name} deviation": found.deviation}
+
+
+def _describe(comparison: Comparison | None, counted: str) -> Row:
+    """Return the columns of a comparison."""
+    if comparison is None:
+        return {"significant": False, "verdict": None}
+    found = comparison.paired.differences
+    return {
+        "pairs": found.n,
+        "difference": found.mean,
+        "difference interval low": found.low,
+        "difference interval high": found.high,
+        "p": comparison.p,
+        "p of": "sign flips" if comparison.exact else "t",
+        "corrected p": comparison.corrected,
+        "smallest exact p": comparison.paired.smallest_p,
+        "comparisons": comparison.family,
+        "detectable": comparison.paired.detectable,
+        "significant": comparison.significant,
+        "verdict": verdict(comparison, counted=counted),
+    }
 
 
 def _method_rows(
-    runs: pd.DataFrame, means: pd.DataFrame, methods: Sequence[str], reference: str
-) -> Iterable[MethodRow]:
+    runs: pd.DataFrame, means: pd.DataFrame, methods: Sequence[str], reference: str, subject: str
+) -> Iterable[Row]:
     for task, of_task in runs.groupby("task"):
         present = [name for name in methods if name in set(of_task["method"])]
-        dev = means.loc[task, "dev"].unstack("method")
-        comparisons = _compare({
-            name: _differences(dev, name, reference) for name in present if name != reference
-        })  # fmt: skip
+        dev, low = means.loc[task, "dev"].unstack("method"), of_task["low"].iloc[0]
+        comparisons = _compare(
+            {name: _differences(dev, name, reference) for name in present if name != reference},
+            100 - low,
+        )
         seeds = set(of_task.loc[of_task["method"].isin(present), "seed"])
-        subject = of_task[of_task["method"] == SUBJECT]
+        of_subject = of_task[of_task["method"] == subject]
         for name in present:
             own, of_seeds = of_task[of_task["method"] == name], means.loc[task, name]
+            scores = _cut(summary(of_seeds["dev"].tolist()), low, 100)
             collapse = tuple(find_collapse(own))
-            yield MethodRow(
-                task,
-                name,
-                seeds=tuple(of_seeds.index.tolist()),
-                draws=int(own["seed"].value_counts().max()),
-                removed=summary(of_seeds["removed"].tolist()),
-                heads=fmean(of_seeds["total_heads"]),
-                dev=summary(of_seeds["dev"].tolist()),
-                train=summary(of_seeds["train"].tolist()),
-                gap=summary(of_seeds["gap"].tolist()),
-                reference=None if name == reference else reference,
-                comparison=comparisons.get(name),
-                collapse=collapse,
-                flags=(*collapse, *find_flags(own, subject, seeds)),
-                published=published(task, name),
-                cost=Cost(*(fmean(of_seeds[column]) for column in _COSTS)),
-            )
+            comparison = _describe(comparisons.get(name), "seeds")
+            if comparison["verdict"] is None and name != reference:
+                comparison["verdict"] = f"not compared: no run of {reference} with the same seed"
+            paper_score, paper_removed = published(task, name)
+            yield {
+                "task": task,
+                "method": name,
+                "seeds": scores.n,
+                **_columns("P", summary(of_seeds["removed"].tolist())),
+                **_columns("dev", scores),
+                "dev interval low": scores.low,
+                "dev interval high": scores.high,
+                **_columns("train", summary(of_seeds["train"].tolist())),
+                **_columns("gap", summary(of_seeds["gap"].tolist())),
+                **comparison,
+                "reference": None if name == reference else reference,
+                "collapse": collapse,  # how many runs score like a constant answer
+                "flags": (*collapse, *find_flags(own, of_subject, seeds)),
+                "draws": int(own["seed"].value_counts().max()),
+                "heads": fmean(of_seeds["total"]),
+                "own seconds": fmean(of_seeds["own_seconds"]),
+                "published P": paper_removed,
+                "published dev": paper_score,
+                **{title: fmean(of_seeds[column]) for title, column in COSTS.items()},
+            }
 
 
-def _pooled_rows(dev: pd.DataFrame, rivals: Iterable[str]) -> Iterable[PooledRow]:
+def _pooled_rows(
+    dev: pd.DataFrame, subject: str, rivals: Iterable[str], low: float
+) -> Iterable[Row]:
     """Compare the subject with other methods over all tasks, as one family."""
-    pairs = {rival: _differences(dev, SUBJECT, rival) for rival in rivals}
-    for rival, comparison in _compare(pairs).items():
-        yield PooledRow(SUBJECT, rival, tuple(pairs[rival].index.unique("task")), comparison)
+    pairs = {rival: _differences(dev, subject, rival) for rival in rivals}
+    for rival, comparison in _compare(pairs, 100 - low).items():
+        yield {
+            "method": subject,
+            "against": rival,
+            "tasks": [*pairs[rival].index.unique("task")],
+            **_describe(comparison, PAIRS),
+        }
 
 
-def _learned(means: pd.DataFrame, dev: pd.DataFrame, rivals: Sequence[str]) -> Iterable[PooledRow]:
+def _learned(
+    means: pd.DataFrame, dev: pd.DataFrame, subject: str, rivals: Sequence[str], low: float
+) -> Iterable[Row]:
     """Compare the subject with other methods on the tasks that the control has learned."""
-    compared = _differences(dev, SUBJECT, CONTROL).index.unique("task")
+    compared = _differences(dev, subject, CONTROL).index.unique("task")
     learned = [task for task in compared if fmean(means.loc[(task, CONTROL), "above_constant"]) > 0]
     if 0 < len(learned) < len(compared):
         dev = dev.loc[learned]
-        yield from _pooled_rows(dev, [CONTROL])
-        yield from _pooled_rows(dev, [name for name in rivals if name != CONTROL])
+        yield from _pooled_rows(dev, subject, [CONTROL], low)
+        yield from _pooled_rows(dev, subject, rivals[1:], low)
 
 
-def _gap_rows(means: pd.DataFrame, methods: Sequence[str]) -> Iterable[GapRow]:
+def _gap_rows(means: pd.DataFrame, methods: Sequence[str], low: float) -> Iterable[Row]:
     """Compare train minus dev of each method with the control's, as one family."""
     scores = {name: means[name].unstack("method") for name in ("gap", "train", "dev")}
-    pairs = {
-        method: _differences(scores["gap"], method, CONTROL)
-        for method in methods
-        if method != CONTROL
-    }
-    for method, comparison in _compare(pairs).items():
+    rivals = [method for method in methods if method != CONTROL]
+    pairs = {method: _differences(scores["gap"], method, CONTROL) for method in rivals}
+    for method, comparison in _compare(pairs, 2 * (100 - low)).items():
         common = pairs[method].index
         own, control = (
             {name: fmean(of.loc[common, each]) for name, of in scores.items()}
             for each in (method, CONTROL)
         )
-        yield GapRow(
-            method,
-            CONTROL,
-            tuple(common.unique("task")),
-            comparison,
-            own["gap"],
-            control["gap"],
-            own["train"] - control["train"],
-            own["dev"] - control["dev"],
-        )
+        row = _describe(comparison, PAIRS)
+        words = row["verdict"].replace("ahead by", "larger by", 1)
+        yield {
+            "method": method,
+            "against": CONTROL,
+            "tasks": [*common.unique("task")],
+            **row,
+            "gap": own["gap"],
+            f"gap of {CONTROL}": control["gap"],
+            "train difference": own["train"] - control["train"],
+            "dev difference": own["dev"] - control["dev"],
+            "verdict": words.replace("behind by", "smaller by", 1),
+        }
 
 
-def _task_rows(runs: Iterable[RunRecord]) -> Iterable[TaskRow]:
+def _task_rows(runs: Iterable[RunRecord]) -> list[Row]:
+    columns = ("task", "metric", "classes", "train rows", "dev rows")
     grouped = group(
         runs, lambda run: (run.task, run.metric, run.labels, run.train_rows, run.dev_rows)
     )
+    rows = []
     for facts, of_task in sorted(grouped.items()):
         shares = [100 * run.majority for run in of_task if run.majority is not None]
-        yield TaskRow(*facts, (min(shares), max(shares)) if shares else None)
+        low, high = (min(shares), max(shares)) if shares else (None, None)
+        ends = {"dev majority class low": low, "dev majority class high": high}
+        rows.append({**dict(zip(columns, facts, strict=True)), **ends})
+    return rows

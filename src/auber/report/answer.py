@@ -1,19 +1,27 @@
-"""Verdicts on whether pruning heads helps and what it costs, by model and protocol.
+"""The answers of a report: what a run kept and cost, and whether pruning helped in a study.
 
-Every sentence follows by a rule from a comparison of the analysis, so the words claim no more than
-the runs show. Incomplete results are marked first.
+Every sentence follows by a rule from the numbers, so the words claim no more than the runs show.
+The page and the terminal print the same sentences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from auber.metrics.statistics import FEWEST_PAIRS, Comparison
-from auber.report.analysis import GapRow, PooledRow, Report, Section
+from auber.metrics.statistics import FEWEST_PAIRS
+from auber.report.analysis import Report, Row, Section
 from auber.report.caveats import OTHER_START
-from auber.report.records import CONTROL, SUBJECT
+from auber.report.layers import Run
+from auber.report.records import CONTROL, RunRecord, count
+
+_MORE_RUNS = (
+    f"For a verdict: auber study with at least {FEWEST_PAIRS} seeds and the control {CONTROL}, "
+    "then auber report of its folder."
+)
+_Z = 1.959964  # of a 95 % interval
 
 
 @dataclass(frozen=True)
@@ -26,61 +34,217 @@ class Verdict:
     label: str | None = None  # that runs are missing
 
 
+# --- runs ---
+
+
+def judge_runs(runs: Sequence[Run]) -> tuple[Verdict, ...]:
+    """Return a comparison of several runs, and what each of them kept and cost."""
+    alone = len(runs) == 1
+    own = (
+        Verdict(run.label, f"{describe(run.record)}.", tuple(_judge(run, alone=alone)))
+        for run in runs
+    )
+    return (*_compare(runs), *own)
+
+
+def describe(record: RunRecord) -> str:
+    """Return the score, the size and the speed of a run beside those of its fine-tuned model."""
+    before, after, remaining = record.before, record.after, record.remaining
+    score = f"{100 * record.dev:.1f}"
+    of, form = "", ".1f"
+    if before is not None:
+        score, of, form = f"{100 * before.score:.1f} -> {score}", " of the difference", "+.1f"
+    low, high = find_interval(record) or (None, None)
+    ends = "" if low is None else f", 95 % interval{of} {low:{form}} to {high:{form}}"
+    words = [f"{record.metric} {score} (dev, {count(record.dev_rows, 'row')}{ends})"]
+    if remaining is not None:
+        words.append(f"multiply-adds {100 * remaining.multiply_adds:.0f} %")
+        words.append(f"parameters {100 * remaining.parameters:.0f} %")
+    if before and after:
+        words.append(
+            f"{before.milliseconds:.3g} -> {after.milliseconds:.3g} ms per row of {after.tokens} "
+            f"tokens on {record.origin.device}"
+        )
+    total, neurons = record.layers * record.heads, record.neurons
+    units = f"{record.removed} of {total} heads" if record.removed else "no head"
+    if neurons is not None and neurons.removed:
+        units += f" and {neurons.removed:,} of {neurons.total:,} neurons"
+    return f"{', '.join(words)}: {units} removed"
+
+
+def find_interval(record: RunRecord) -> tuple[float, float] | None:
+    """Return the 95 % interval of an accuracy or of its change in points, None for other metrics.
+
+    It is that of Agresti and Coull, of a difference that of Agresti and Caffo: without pseudo-rows
+    a perfect score would seem certain. The two models of a difference are treated as independent,
+    so it is rather too wide.
+    """
+    if record.metric != "accuracy" or not record.dev_rows:
+        return None
+    if record.before is None:
+        centre, error = _share(record.dev, record.dev_rows, 4)
+        return 100 * max(0.0, centre - _Z * error), 100 * min(1.0, centre + _Z * error)
+    was, now = (_share(score, record.dev_rows, 2) for score in (record.before.score, record.dev))
+    change, error = now[0] - was[0], math.hypot(now[1], was[1])
+    return 100 * max(-1.0, change - _Z * error), 100 * min(1.0, change + _Z * error)
+
+
+def _share(score: float, rows: int, added: int) -> tuple[float, float]:
+    """Return a share of rows and its standard error after adding rows, half of them right."""
+    share = (score * rows + added / 2) / (rows + added)
+    return share, math.sqrt(share * (1 - share) / (rows + added))
+
+
+def standard_error(record: RunRecord) -> float | None:
+    """Return the standard error of an accuracy in points, None for other metrics."""
+    return 100 * _share(record.dev, record.dev_rows, 4)[1] if record.metric == "accuracy" else None
+
+
+def search_start(runs: Iterable[Run]) -> str:
+    """Return what the searches count their gains from."""
+    has_prior = any(run.has_prior for run in runs)
+    return "the plan the search started from" if has_prior else "the unpruned layer"
+
+
+def name_layers(layers: Sequence[int]) -> str:
+    """Return layers in words."""
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(map(str, layers))}"
+
+
+def _judge(run: Run, *, alone: bool) -> Iterator[str]:
+    record = run.record
+    gap = 100 * (record.train - record.dev)
+    side = "above" if gap > 0 else "below"
+    yield f"Train {100 * record.train:.2f}, {abs(gap):.2f} points {side} dev."
+    if record.one_class:
+        yield "Careful: the model gives every dev row the same answer, so its score means nothing."
+    elif record.equals_majority:
+        yield "Careful: the score is exactly that of always giving the most frequent class."
+    elif record.metric == "accuracy" and record.above_constant < 0:
+        share = 100 * (record.majority or 0)
+        yield f"Careful: always giving the most frequent class scores {share:.2f}."
+    if alone:
+        yield f"One run proves nothing.{_doubt(record)} {_MORE_RUNS}"
+    below = [layer.index for layer in run.layers if layer.is_worse]
+    if below:
+        start = search_start([run])
+        yield f"The choice scored below {start} on the reward set in {name_layers(below)}."
+    missed = [100 * layer.missed for layer in run.layers if layer.missed is not None]
+    if run.size_was_given:
+        yield (
+            "The number of heads was given: the layers share it so that the sum of gains is "
+            "largest."
+        )
+    elif missed and max(missed) > 0:
+        yield (
+            f"In {sum(points > 0 for points in missed)} of {len(missed)} layers the search had "
+            f"scored a better mask than the chosen one, by up to {max(missed):.2f} points of "
+            "reward."
+        )
+    before = record.removed - sum(len(layer.removed) for layer in run.layers)
+    if run.searched and before:
+        yield f"{before} of the heads were removed before this run."
+    if record.rewards_asked:
+        yield (
+            f"{record.rewards_asked} rewards requested, {record.rewards_computed} computed; "
+            f"{record.seconds:.0f} s in total."
+        )
+
+
+def _compare(runs: Sequence[Run]) -> Iterator[Verdict]:
+    """Compare runs with the first one if their scores mean the same."""
+    if len(runs) < 2:
+        return
+    first = runs[0].record
+    if len({(run.record.data, run.record.metric) for run in runs}) > 1:
+        headline = "These runs have different rows or metrics: their scores are not comparable."
+        points = ["Heads, searches and times are shown all the same."]
+    else:
+        headline = "Single runs do not show a difference between methods or settings."
+        points = [
+            f"{run.label}: {100 * (run.record.dev - first.dev):+.2f} points on dev, "
+            f"{run.record.removed - first.removed:+d} heads removed, against {runs[0].label}."
+            for run in runs[1:]
+        ]
+        same_start = len({run.record.start for run in runs}) == 1
+        start = "" if same_start else " They did not start from the same fine-tuned weights."
+        points.append(f"{_MORE_RUNS}{_doubt(first)}{start}")
+    yield Verdict("Side by side", headline, tuple(points))
+
+
+def _doubt(record: RunRecord) -> str:
+    error = standard_error(record)
+    if error is None:
+        return ""
+    return f" A score on {record.dev_rows} rows has a standard error of about {error:.1f} points."
+
+
+# --- studies ---
+
+
 def verdicts(report: Report) -> tuple[Verdict, ...]:
     """Return the verdict on every model and protocol."""
-    return tuple(map(_judge, report.sections))
+    return tuple(map(_judge_section, report.sections))
 
 
-def control_row(rows: Sequence[PooledRow]) -> PooledRow | None:
+def control_row(rows: Iterable[Row]) -> Row | None:
     """Return the comparison of the subject with the control."""
-    return next((row for row in rows if row.reference == CONTROL), None)
+    return next((row for row in rows if row["against"] == CONTROL), None)
 
 
-def gap_row(section: Section) -> GapRow | None:
+def gap_row(section: Section) -> Row | None:
     """Return the comparison of the subject's overfitting with the control's."""
-    return next((row for row in section.gaps if row.method == SUBJECT), None)
+    return next((row for row in section.gaps if row["method"] == section.subject), None)
 
 
-def direction(comparison: Comparison | None) -> int:
+def direction(row: Row | None) -> int:
     """Return 1 for a significant gain, -1 for a significant loss, else 0."""
-    if comparison is None or not comparison.significant:
+    if row is None or not row["significant"]:
         return 0
-    return 1 if comparison.paired.differences.mean > 0 else -1
+    return 1 if row["difference"] > 0 else -1
 
 
 def own_seconds(section: Section, method: str) -> float | None:
     """Return the mean time of a method's runs over the tasks, without the first tuning."""
-    seconds = [row.cost.own_seconds for row in section.methods if row.method == method]
+    seconds = [row["own seconds"] for row in section.methods if row["method"] == method]
     return fmean(seconds) if seconds else None
 
 
-def _judge(section: Section) -> Verdict:
+def no_answer(pairs: int, subject: str) -> str:
+    """Return that an answer lacks runs, and which."""
+    if not pairs:
+        return (
+            f"No answer yet: no run of {subject} has a run of {CONTROL} of the same task and seed; "
+            f"run both with at least {FEWEST_PAIRS} seeds."
+        )
+    return (
+        f"No answer yet: {count(pairs, 'pair')} of {subject} and {CONTROL} with the same task and "
+        f"seed cannot be tested; run at least {FEWEST_PAIRS}."
+    )
+
+
+def _judge_section(section: Section) -> Verdict:
     row, gap = control_row(section.pooled), gap_row(section)
     learned = control_row(section.learned)
-    headline = _headline(learned or row, gap)
-    if learned is not None and direction(learned.comparison):
+    headline = _headline(learned or row, gap, section.subject)
+    if direction(learned):
         headline = f"{headline[:-1]}, on the tasks that {CONTROL} has learned."
     if section.missing:
         headline = f"Preliminary: {headline[0].lower()}{headline[1:]}"
     points = (*_scores(section, row, learned, gap), *_circumstances(section))
-    return Verdict(f"{section.model}, protocol {section.protocol}", headline, points, section.label)
+    return Verdict(section.name, headline, points, section.label)
 
 
-def _headline(row: PooledRow | None, gap: GapRow | None) -> str:
-    if row is None:
-        return (
-            f"No answer yet: no run of {SUBJECT} has a run of {CONTROL} of the same task and seed."
-        )
-    if row.pairs < FEWEST_PAIRS:
-        return f"No answer yet: {row.pairs} of at least {FEWEST_PAIRS} pairs."
-    change = direction(row.comparison)
+def _headline(row: Row | None, gap: Row | None, subject: str) -> str:
+    if row is None or row["pairs"] < FEWEST_PAIRS:
+        return no_answer(row["pairs"] if row else 0, subject)
+    change, overfits = direction(row), direction(gap)
     if change:
         yes, better = ("Yes", "better") if change > 0 else ("No", "worse")
         return (
-            f"{yes}: removing the heads that {SUBJECT} chose gives a significantly {better} dev "
-            "score than the same tuning without pruning."
+            f"{yes}: removing what {subject} chose gives a significantly {better} dev score than "
+            "the same tuning without pruning."
         )
-    overfits = direction(gap.comparison) if gap else 0
     if overfits < 0:
         return "No significantly better dev score, but a significantly smaller gap to train."
     if overfits > 0:
@@ -89,77 +253,55 @@ def _headline(row: PooledRow | None, gap: GapRow | None) -> str:
 
 
 def _scores(
-    section: Section, row: PooledRow | None, learned: PooledRow | None, gap: GapRow | None
-) -> Iterable[str]:
+    section: Section, row: Row | None, learned: Row | None, gap: Row | None
+) -> Iterator[str]:
+    subject = section.subject
     if row is not None:
-        sentence = f"Dev score of {SUBJECT} against {CONTROL}: {row.verdict}."
-        amount = row.comparison.paired.detectable
-        if amount is not None and row.pairs >= FEWEST_PAIRS and not row.comparison.significant:
+        sentence = f"Dev score of {subject} against {CONTROL}: {row['verdict']}."
+        if (
+            row["detectable"] is not None
+            and row["pairs"] >= FEWEST_PAIRS
+            and not row["significant"]
+        ):
             sentence += (
-                f" {row.pairs} pairs detect a difference of {amount:.1f} points with a power of "
-                "80 %."
+                f" {row['pairs']} pairs detect a difference of {row['detectable']:.1f} points with "
+                "a power of 80 %."
             )
         yield sentence
         if section.protocol in OTHER_START:
             yield OTHER_START[section.protocol]
     if learned is not None:
         yield (
-            f"Only on tasks where {CONTROL} beats a constant answer ({', '.join(learned.tasks)}): "
-            f"{learned.verdict}."
+            f"Only on tasks where {CONTROL} beats a constant answer "
+            f"({', '.join(learned['tasks'])}): {learned['verdict']}."
         )
     if gap is not None:
         sentence = (
-            f"Overfitting, train minus dev: {gap.gap:+.1f} points, {gap.reference_gap:+.1f} for "
-            f"{CONTROL}; {gap.verdict}. Train changes by {gap.train:+.1f} points, dev by "
-            f"{gap.dev:+.1f}."
+            f"Overfitting, train minus dev: {gap['gap']:+.1f} points, "
+            f"{gap[f'gap of {CONTROL}']:+.1f} for {CONTROL}; {gap['verdict']}. Train changes by "
+            f"{gap['train difference']:+.1f} points, dev by {gap['dev difference']:+.1f}."
         )
-        if direction(gap.comparison) < 0 and (row is None or direction(row.comparison) <= 0):
+        if direction(gap) < 0 and direction(row) <= 0:
             sentence += " Dev does not gain: the model only fits the training rows less."
         yield sentence
-    subject = [found for found in section.methods if found.method == SUBJECT]
-    if subject:
-        verdicts = (f"{found.task} {found.verdict or 'not compared'}" for found in subject)
-        yield f"By task: {'; '.join(verdicts)}."
-        removed = ", ".join(f"{found.task} {found.removed.mean:.0f}" for found in subject)
-        yield f"Heads removed, mean over the seeds: {removed}."
-    yield from _rivals(section.pooled)
-    yield from _rivals(section.learned, f"On the tasks that {CONTROL} has learned, ")
 
 
-def _rivals(rows: Sequence[PooledRow], where: str = "") -> Iterable[str]:
-    """Sort the other methods by the result of their comparison."""
-    sentences = {
-        f"{where}{SUBJECT} is significantly better than": 1,
-        f"{where}{SUBJECT} is significantly worse than": -1,
-        f"{where}{SUBJECT} does not differ significantly from": 0,
-        f"{f'{where}there' if where else 'There'} are too few runs to compare {SUBJECT} with": None,
-    }
-    for words, wanted in sentences.items():
-        names = [
-            row.reference
-            for row in rows
-            if row.reference != CONTROL
-            and wanted == (direction(row.comparison) if row.pairs >= FEWEST_PAIRS else None)
-        ]
-        if names:
-            yield f"{words}: {', '.join(names)}."
-
-
-def _circumstances(section: Section) -> Iterable[str]:
+def _circumstances(section: Section) -> Iterator[str]:
+    subject = section.subject
     collapsed = [
-        f"{found.task}, {found.method} ({flag})"
-        for found in section.methods
-        if found.method in (SUBJECT, CONTROL)
-        for flag in found.collapse
+        f"{row['task']}, {row['method']} ({flag})"
+        for row in section.methods
+        if row["method"] in (subject, CONTROL)
+        for flag in row["collapse"]
     ]
     if collapsed:
         yield (
             f"Careful: a model with a constant answer has learned nothing: {'; '.join(collapsed)}."
         )
-    own, control = own_seconds(section, SUBJECT), own_seconds(section, CONTROL)
+    own, control = own_seconds(section, subject), own_seconds(section, CONTROL)
     if own is not None and control is not None:
         yield (
-            f"Cost: {own:.0f} s for a run of {SUBJECT}, {control:.0f} s for one of {CONTROL}, mean "
+            f"Cost: {own:.0f} s for a run of {subject}, {control:.0f} s for one of {CONTROL}, mean "
             "over the tasks and without the first tuning."
         )
     if section.missing:

@@ -48,11 +48,12 @@ def find_flags(runs: pd.DataFrame, subject: pd.DataFrame, seeds: set[int]) -> It
     if draws.nunique() > 1:
         yield f"{draws.min()} to {draws.max()} draws a seed"
     pairs = runs.merge(subject.drop_duplicates("seed"), on="seed", suffixes=("", "_subject"))
+    name = subject["method"].iloc[0] if len(subject) else SUBJECT
     if method in MATCHED and (pairs["removed"] != pairs["removed_subject"]).any():
-        yield f"P is not {SUBJECT}'s"
+        yield f"P is not {name}'s"
     tuned = pairs["tuned_layers"] != pairs["tuned_layers_subject"]
     if method in (*MATCHED, CONTROL) and tuned.any():
-        yield f"tuned after other layers than {SUBJECT}"
+        yield f"tuned after other layers than {name}"
 
 
 def find_notes(runs: pd.DataFrame, protocol: str) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Figures drawn with matplotlib from plain numbers.
+"""The figures of reports, drawn with matplotlib.
 
 One figure gives SVG, PDF and PNG, the same bytes each time: the hash salt of SVG is fixed and no
 date is written. All text is taken literally, without TeX. Draw inside the context `style()`.
@@ -7,26 +7,36 @@ date is written. All text is taken literally, without TeX. Draw inside the conte
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+
+from auber.metrics.statistics import summary
+from auber.report.analysis import Section
+from auber.report.head_maps import SHADES, HeadMap
+from auber.report.layers import Layer, Run
+from auber.report.records import RunRecord, group
+from auber.run.records import TIME_PARTS
 
 COLOURS = (
     "#0b5fa5", "#b5482a", "#3a7d34", "#7a4fa3", "#8a6d00", "#4aa3df", "#d1638f", "#2f8f8f",
     "#9ac04a", "#222222", "#777777",
 )  # fmt: skip
-TIME_PART_COLOURS = tuple(COLOURS[place] for place in (4, 5, 6, 7, 0, 1, 8, 2, 3, 9, 10))
+TIMES = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
+_TIME_COLOURS = [COLOURS[place] for place in (4, 5, 6, 7, 0, 1, 8, 2, 3, 9, 10)]
 GAIN, LOSS, GREY, FAINT, INK = COLOURS[0], COLOURS[1], "#777777", "#e4e4e4", "#222222"
 
 _STYLE: Any = {
@@ -50,8 +60,9 @@ _STYLE: Any = {
     "lines.linewidth": 1.5,
     "savefig.transparent": True,
 }
+Cells = Mapping[str, Mapping[str, Sequence[Run]]]  # runs by task, then by method or label
+Interval = tuple[float | None, float | None]
 _LETTER = 0.062  # inches, its mean width in this size
-SHADES = 10  # of a head map on a page
 _WIDEST_INTERVAL = 15.0  # points; a wider one does not set the axis
 
 
@@ -140,128 +151,193 @@ def draw_bars(
             axes.grid(visible=False, axis="y")
             axes.margins(x=0.15 if len(panels) == 1 else 0.25)  # room for the totals
             axes.set_xlim(left=0)
-        add_legend(figure, drawn[0][0])
+        if len(used) > 1:
+            add_legend(figure, drawn[0][0])
     return figure
 
 
-class ScoreRow(NamedTuple):
-    """The scores of one method in points."""
+def draw_times(cells: Cells) -> Figure:
+    """Draw where the seconds of the runs of a name went, by task."""
+    panels = {
+        task: {
+            name: pd.DataFrame([time_parts(run.record) for run in runs]).mean().to_dict()
+            for name, runs in of_task.items()
+        }
+        for task, of_task in cells.items()
+    }
+    return draw_bars(panels, dict(zip(TIMES.values(), _TIME_COLOURS, strict=True)), "seconds")
 
-    singles: tuple[float, ...]
-    mean: float
-    low: float | None
-    high: float | None
-    strong: bool = False
+
+def time_parts(record: RunRecord) -> dict[str, float]:
+    """Return where the seconds of a run went."""
+    parts = {words: record.times.get(name, 0.0) for name, words in TIMES.items()}
+    return {**parts, "other": max(record.seconds - sum(parts.values()), 0.0)}
 
 
-def draw_scores(
-    panels: Mapping[str, Mapping[str, ScoreRow]], majority: Mapping[str, float]
-) -> Figure:
-    """Draw single scores as circles, means as dots, and intervals.
+def draw_widths(rows: Mapping[str, Sequence[Run]]) -> Figure:
+    """Draw how many neurons are left in each layer, mean over the runs of a name."""
+    panels = {}
+    for name, runs in rows.items():
+        left = {
+            f"layer {layer}": [
+                run.record.neurons.per_layer - len(run.record.plan.neurons.get(layer, ()))
+                for run in runs
+                if run.record.neurons is not None
+            ]
+            for layer in range(runs[0].record.layers)
+        }
+        panels[name] = {layer: {"left": fmean(numbers)} for layer, numbers in left.items()}
+    figure = draw_bars(panels, {"left": GAIN}, "neurons")
+    widths = [
+        run.record.neurons.per_layer for of in rows.values() for run in of if run.record.neurons
+    ]
+    for axes in figure.axes:
+        axes.set_xlim(0, 1.25 * max(widths))
+    return figure
 
-    `majority` has the score of the most frequent class by the title of a panel.
-    """
+
+def draw_scores(section: Section, cells: Cells) -> Figure:
+    """Draw single scores as circles, means as dots, and intervals, with a panel for each task."""
+    panels = {}
+    for task, rows in group(section.rows, lambda row: row["task"]).items():
+        metric = next(iter(cells[task].values()))[0].record.metric
+        panels[f"{task}, {metric}"] = {row["method"]: row for row in rows}
     with style():
         figure, drawn = _make_panels(panels, "points")
-        for (axes, places), title in zip(drawn, panels, strict=True):
+        for axes, places in drawn:
+            scores, intervals = [], []
             for y, row in places.items():
-                if row.low is not None and row.high is not None:
-                    ends = (row.low, row.high)
-                    axes.plot(ends, (y, y), color=GREY, linewidth=2, label="95 % interval")
-                name = "mean" if len(row.singles) > 1 else "score"
-                colour, label = (LOSS, None) if row.strong else (GAIN, name)
-                axes.plot(row.mean, y, "o", color=colour, markersize=5, label=label, zorder=3)
-                if len(row.singles) > 1:
-                    ys = [y] * len(row.singles)
-                    axes.plot(row.singles, ys, "o", color=GAIN, mfc="none", ms=4, label="one run")
-            share = majority.get(title)
-            if share is not None:
-                axes.axvline(share, color=GREY, linestyle="--", linewidth=1, label="majority class")
-            axes.set_xlim(*_limits(places.values(), share))
+                runs = cells[row["task"]][row["method"]]
+                singles = [100 * run.record.dev for run in runs]
+                scores += [*singles, row["dev"]]
+                intervals.append((row["dev interval low"], row["dev interval high"]))
+                if row["dev interval low"] is not None:
+                    axes.plot(intervals[-1], (y, y), color=GREY, linewidth=2, label="95 % interval")
+                name = "mean" if len(singles) > 1 else "score"
+                is_subject = row["method"] == section.subject
+                colour, label = (LOSS, None) if is_subject else (GAIN, name)
+                axes.plot(row["dev"], y, "o", color=colour, markersize=5, label=label, zorder=3)
+                if len(singles) > 1:
+                    ys = [y] * len(singles)
+                    axes.plot(singles, ys, "o", color=GAIN, mfc="none", ms=4, label="one run")
+            records = [run.record for of in cells[row["task"]].values() for run in of]
+            shares = {record.majority for record in records if record.metric == "accuracy"}
+            if len(shares) == 1 and (share := shares.pop()) is not None:
+                scores.append(100 * share)
+                axes.axvline(
+                    scores[-1], color=GREY, linestyle="--", linewidth=1, label="majority class"
+                )
+            axes.set_xlim(*_limits(scores, intervals))
         add_legend(figure, *(axes for axes, _ in drawn))
     return figure
 
 
-def _limits(rows: Iterable[ScoreRow], majority: float | None) -> tuple[float, float]:
+def _limits(scores: Sequence[float], intervals: Iterable[Interval]) -> tuple[float, float]:
     """Return the ends of an axis with all scores and all intervals that are not too wide."""
-    every = [] if majority is None else [majority]
-    for row in rows:
-        every += [*row.singles, row.mean]
-        if row.low is not None and row.high is not None and row.high - row.low <= _WIDEST_INTERVAL:
-            every += [row.low, row.high]
+    every = [*scores]
+    for low, high in intervals:
+        if low is not None and high is not None and high - low <= _WIDEST_INTERVAL:
+            every += [low, high]
     room = max(0.08 * (max(every) - min(every)), 0.5)
     return min(every) - room, max(every) + room
 
 
-class Curve(NamedTuple):
-    """The best gain of a search at each improvement, in points."""
+class Point(NamedTuple):
+    """A score in points at a size in %, with its interval over several runs."""
 
-    points: Sequence[tuple[int, float]]
-    scored: int  # different masks in all
-    chosen: float | None = None
+    size: float
+    score: float
+    low: float | None = None
+    high: float | None = None
 
 
-def draw_searches(panels: Mapping[str, Sequence[Curve]]) -> Figure:
-    """Draw a panel of curves for each title; several curves of a panel have a strong mean."""
+def find_sizes(cells: Cells, *, pooled: bool) -> tuple[dict[str, dict[str, list[Point]]], str]:
+    """Return scores by size in % of the unpruned model, and what the size is of.
+
+    If `pooled`, the runs of a name are one point, their mean. A run may have made several sizes.
+    """
+    records = [run.record for of in cells.values() for runs in of.values() for run in runs]
+    has_adds = all(record.remaining or not record.removed for record in records)
+    has_adds &= any(record.remaining for record in records)
+
+    def size(record: RunRecord) -> float:
+        if has_adds:
+            return 100 * record.remaining.multiply_adds if record.remaining else 100.0
+        return 100 * (1 - record.removed / (record.layers * record.heads))
+
+    def points(record: RunRecord) -> Iterator[Point]:
+        yield Point(size(record), 100 * record.dev)
+        if has_adds and record.before is not None:
+            yield Point(100 * record.before.multiply_adds, 100 * record.before.score)
+        for each in record.sizes if has_adds else ():
+            yield Point(100 * each.remaining.multiply_adds, 100 * each.dev.score)
+
+    def line(runs: Sequence[Run]) -> list[Point]:
+        if not pooled or len(runs) == 1:
+            return sorted({point for run in runs for point in points(run.record)})
+        found = summary([100 * run.record.dev for run in runs])
+        mean_size = fmean(size(run.record) for run in runs)
+        return [Point(mean_size, found.mean, found.low, found.high)]
+
+    panels = {
+        task: {name: line(runs) for name, runs in of_task.items()}
+        for task, of_task in cells.items()
+    }
+    return panels, "multiply-adds left, %" if has_adds else "heads left, %"
+
+
+def draw_sizes(panels: Mapping[str, Mapping[str, Sequence[Point]]], axis: str) -> Figure:
+    """Draw scores against sizes: a line for each name, or a dot if it has one size."""
+    names = dict.fromkeys(name for lines in panels.values() for name in lines)
+    colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
+    with style():
+        figure, every = make_figure(len(panels), 2.5, 2.0, most=2, room=(0.3, 0.3))
+        for axes, (title, lines) in zip(every, panels.items(), strict=True):
+            axes.set_title(title, loc="left")
+            axes.set(xlabel=axis, ylabel="dev score, points")
+            dots = {name: points[0].size for name, points in lines.items() if len(points) == 1}
+            for name, points in lines.items():
+                # Dots of nearly the same size would hide each other.
+                near = [other for other in dots if abs(dots[other] - points[0].size) < 1]
+                shift = near.index(name) - (len(near) - 1) / 2 if name in dots else 0.0
+                colour, sizes = colours[name], [point.size + shift for point in points]
+                scores = [point.score for point in points]
+                axes.plot(sizes, scores, "o-", markersize=4, color=colour, label=name)
+                for x, (_, _, low, high) in zip(sizes, points, strict=True):
+                    if low is not None and high is not None:
+                        axes.plot((x, x), (low, high), color=colour, linewidth=1, alpha=0.6)
+            points = [point for line in lines.values() for point in line]
+            intervals = [(point.low, point.high) for point in points]
+            axes.set_ylim(*_limits([point.score for point in points], intervals))
+            axes.set_xlim(0, 108)
+        add_legend(figure, *every)
+    return figure
+
+
+def draw_searches(panels: Mapping[str, Sequence[Layer]]) -> Figure:
+    """Draw the searches of layers by title; several of a panel have a strong mean."""
     with style():
         figure, every = make_figure(len(panels), 1.4, 0.95, share=True)
-        for axes, (title, curves) in zip(every, panels.items(), strict=True):
+        for axes, (title, layers) in zip(every, panels.items(), strict=True):
             axes.set_title(title, loc="left")
-            alone = len(curves) == 1
-            for curve in curves:
-                x, y = zip(*curve.points, (curve.scored, curve.points[-1][1]), strict=True)
-                axes.step(x, y, where="post", color=GAIN, alpha=1 if alone else 0.3, linewidth=1.2)
-                if curve.chosen is not None and alone:
-                    axes.plot(curve.scored, curve.chosen, "o", color=LOSS, markersize=4)
+            alone = len(layers) == 1
+            curves = {index: pd.Series(dict(layer.gains)) for index, layer in enumerate(layers)}
+            last = max(layer.masks_scored for layer in layers)
+            for layer, curve in zip(layers, curves.values(), strict=True):
+                curve.loc[layer.masks_scored] = curve.iloc[-1]
+                alpha = 1 if alone else 0.3
+                axes.step(curve.index, curve, where="post", color=GAIN, alpha=alpha, linewidth=1.2)
+                if alone and layer.gain is not None:
+                    axes.plot(layer.masks_scored, layer.gain, "o", color=LOSS, markersize=4)
             if not alone:
-                axes.plot(*_mean_curve(curves), color=LOSS, linewidth=2)
+                counts = sorted({1, last, *range(10, last, 10)})
+                gains = pd.DataFrame(curves)
+                gains = gains.reindex(sorted({*gains.index, *counts})).ffill().fillna(0.0)
+                axes.plot(counts, gains.mean(axis=1)[counts], color=LOSS, linewidth=2)
             axes.axhline(0, color=GREY, linewidth=0.8)
         figure.supxlabel("different masks scored", fontsize=8)
         figure.supylabel("best gain, points", fontsize=8)
     return figure
-
-
-def _mean_curve(curves: Sequence[Curve]) -> tuple[list[int], list[float]]:
-    """Return the mean of the best gains so far."""
-    last = max(curve.scored for curve in curves)
-    counts = sorted({1, last, *range(10, last, 10)})
-
-    def best(curve: Curve, count: int) -> float:
-        return [0.0, *(gain for at, gain in curve.points if at <= count)][-1]
-
-    return counts, [sum(best(curve, at) for curve in curves) / len(curves) for at in counts]
-
-
-@dataclass(frozen=True)
-class HeadMap:
-    """A shade for each head by layer, from -SHADES (loss) to SHADES (gain); 0 has no colour."""
-
-    title: str
-    shades: Sequence[Sequence[int]]
-    texts: Sequence[Sequence[str]]  # the description of each head
-    legend: str = ""
-    removed: frozenset[tuple[int, int]] = frozenset()
-    stop: bool = False  # the last column is the action of stopping
-    counts: Sequence[str] = ()  # behind the rows
-
-
-def make_shades(values: Sequence[Sequence[float | None]], scale: str) -> list[list[int]]:
-    """Return the shades of values on a scale.
-
-    On the scale "range" the lowest value is faint and the highest strong, on "counts" 0 has no
-    colour and others are losses, and on "signed" the sign chooses the colour. None and values that
-    are not finite have no colour.
-    """
-    numbers = np.array(values, dtype=float)
-    is_shaded = np.isfinite(numbers) & ((numbers != 0) | (scale != "counts"))
-    sizes = np.abs(numbers) if scale == "signed" else numbers
-    high = sizes[is_shaded].max(initial=-math.inf)
-    low = sizes[is_shaded].min(initial=high) if scale == "range" else 0.0
-    shares = (sizes - low) / (high - low) if high > low else np.ones_like(sizes)
-    is_loss = (scale == "counts") | ((scale == "signed") & (numbers < 0))
-    shades = (1 + np.round((SHADES - 1) * shares)) * np.where(is_loss, -1, 1)
-    found: list[list[int]] = np.where(is_shaded, shades, 0).astype(int).tolist()
-    return found
 
 
 def draw_heads(rows: Sequence[Sequence[HeadMap]]) -> Figure:

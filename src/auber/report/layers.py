@@ -47,6 +47,16 @@ class Layer:
         return self.search.best_score - self.chosen
 
     @property
+    def gain(self) -> float | None:
+        """How far the choice is above what the search started from, in points."""
+        return None if self.chosen is None else 100 * (self.chosen - (self.begun or 0.0))
+
+    @property
+    def masks_scored(self) -> int:
+        """The number of different masks that the search scored."""
+        return self.search.rewards_computed if self.search else 0
+
+    @property
     def gains(self) -> list[tuple[int, float]]:
         """(masks scored, best gain so far in points) at each improvement."""
         if self.search is None or self.begun is None:
@@ -60,7 +70,6 @@ class Run:
 
     label: str
     record: RunRecord
-    plan: PruningPlan
     layers: tuple[Layer, ...] = ()
     ranking: str = ""  # the name of the scores that a ranking method sorted the heads by
     scores: Mapping[Head, float] = field(default_factory=dict)
@@ -133,7 +142,7 @@ def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
     # The fine-tuned model may have lost all heads of a layer.
     plan.check(record.layers, record.heads, MOST_NEURONS, allow_empty_layers=True)
     if folder is None:
-        return Run(label, record, plan)
+        return Run(label, record)
     paths = {path.stem: path for path in sorted((folder / "stages").glob("*.json"))}
     stages = {name: read(StageRecord, path, REMEDY) for name, path in paths.items()}
     budget = stages[BUDGET].plan if BUDGET in stages else None
@@ -153,7 +162,7 @@ def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
     )
     name, ranking = (stages[PLAN].ranking if PLAN in stages else None) or ("", {})
     scores = {(int(i), int(j)): score for i, of in ranking.items() for j, score in of.items()}
-    return Run(label, record, plan, tuple(layers), name, scores, budget is not None)
+    return Run(label, record, tuple(layers), name, scores, budget is not None)
 
 
 def _layer(

@@ -6,17 +6,7 @@ They are of bert-base-cased. The paper does not state the number of runs, and so
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 MODEL = "bert-base-cased"
-
-
-@dataclass(frozen=True)
-class Published:
-    """One cell of the paper's tables: the score in points, and removed heads if given."""
-
-    score: float
-    removed: int | None
 
 
 _TASKS = ("mrpc", "cola", "rte", "wnli")
@@ -35,10 +25,10 @@ _TABLES: dict[str, tuple[tuple[float, ...], tuple[int | None, ...]]] = {
 }
 
 
-def published(task: str, method: str) -> Published | None:
-    """Return what the paper gives for a method on a task, None if it gives nothing."""
+def published(task: str, method: str) -> tuple[float | None, int | None]:
+    """Return the score in points and the number of removed heads that the paper gives, if any."""
     if task not in _TASKS or method not in _TABLES:
-        return None
+        return None, None
     scores, removed = _TABLES[method]
     place = _TASKS.index(task)
-    return Published(scores[place], removed[place])
+    return scores[place], removed[place]

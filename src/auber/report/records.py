@@ -11,10 +11,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from auber.errors import RunError
-from auber.run.records import MOST_HEADS, NeuronCounts, Plan, RemainingSize, ResultRecord
+from auber.run.records import (
+    MOST_HEADS,
+    NeuronCounts,
+    Plan,
+    RemainingSize,
+    ResultRecord,
+    ScoreRecord,
+)
 from auber.system.records import Count, Name, Number, Record, Whole, parse, read
 
 DATA = "GLUE"  # replaces the folder of the data in commands
@@ -27,7 +34,7 @@ SUBJECT = "auber"  # the method that a report is about
 CONTROLS = ("original", CONTROL)  # they remove nothing
 MATCHED = ("random", "confidence", "michel", "voita")  # with as many heads as the subject
 _ORDER = (
-    *CONTROLS, SUBJECT, *MATCHED, "greedy", "exhaustive",
+    *CONTROLS, SUBJECT, *MATCHED, "fisher", "greedy", "exhaustive",
     *("auber-query", "auber-key", "auber-l2", "auber-reverse"),
 )  # fmt: skip
 
@@ -88,6 +95,38 @@ class Origin(Record):
         return ", ".join(f"{name} {version}" for name, version in self.versions.items())
 
 
+class _Measured(Record):
+    model_config = ConfigDict(extra="ignore")  # a result records more of it
+
+
+class Compared(_Measured):
+    """A model before or after pruning."""
+
+    score: Number  # on dev
+    multiply_adds: Number
+    parameters: Count
+    milliseconds: Number  # of one row of `tokens` tokens
+    tokens: Count
+
+
+class HeldOut(_Measured):
+    """What a size loses on rows that chose nothing, in points."""
+
+    loss: Number
+    bound: Number
+    rows: Count
+
+
+class Size(_Measured):
+    """One of the sizes that a run made."""
+
+    keep: Number
+    dev: ScoreRecord
+    remaining: RemainingSize
+    after: Compared | None = None
+    held_out: HeldOut | None = None
+
+
 class RunRecord(Record):
     """What a run was, its scores (of the metric), its cost and settings, in the file's order."""
 
@@ -115,6 +154,9 @@ class RunRecord(Record):
     plan: Plan
     neurons: NeuronCounts | None = None  # like `remaining`, unknown in runs of the first edition
     remaining: RemainingSize | None = None
+    before: Compared | None = None  # the fine-tuned model
+    after: Compared | None = None
+    sizes: tuple[Size, ...] = ()
     tuned_layers: tuple[Count, ...]
     rewards_asked: Count
     rewards_computed: Count
@@ -186,14 +228,12 @@ class RunRecord(Record):
 def read_run(path: Path, folder: str) -> RunRecord:
     """Return the record of a `result.json`; `folder` is the place of its run."""
     found = read(ResultRecord, path, REMEDY)
-    provenance, commit = found.provenance, found.provenance.commit
+    commit = found.provenance.commit
+    content = found.to_json()
     values = {
-        **dict(found),
-        **dict(found.cost),
+        **content,
+        **content["cost"],
         "folder": folder,
-        "plan": found.plan.to_json(),
-        "neurons": found.neurons and found.neurons.to_json(),
-        "remaining": found.remaining and found.remaining.to_json(),
         "draw": found.config.get("random.draw", 0),
         "train_rows": found.rows.train,
         "dev_rows": found.rows.dev,
@@ -206,13 +246,13 @@ def read_run(path: Path, folder: str) -> RunRecord:
         "removed": found.heads.removed,
         "times": found.cost.seconds,
         "origin": {
-            **{name: value for name, value in provenance if name in Origin.model_fields},
+            **{name: content["provenance"].get(name) for name in Origin.model_fields},
             "command": found.command and strip_paths(found.command, found.model),
             "commit": commit and f"{commit.id}{'+' * commit.dirty}",
         },
     }
-    values = {name: values[name] for name in RunRecord.model_fields}
-    return parse(RunRecord, values, str(path), REMEDY)
+    known = {name: values[name] for name in RunRecord.model_fields if name in values}
+    return parse(RunRecord, known, str(path), REMEDY)
 
 
 def strip_paths(command: str, model: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pandas as pd
@@ -54,10 +54,17 @@ class Part(NamedTuple):
 class Shown(NamedTuple):
     """What is displayed of one section of a table."""
 
+    place: Place | None
     caption: str
     heading: str | None  # model and protocol
     notes: tuple[str, ...]
     cells: pd.DataFrame  # of text
+
+    @property
+    def filled(self) -> pd.DataFrame:
+        """The cells without empty columns; the first column names the rows and always stays."""
+        is_filled = self.cells.ne("").any() | (self.cells.columns == self.cells.columns[0])
+        return self.cells.loc[:, is_filled]
 
 
 @dataclass(frozen=True)
@@ -73,12 +80,6 @@ class Table:
     notes: tuple[str, ...] = ()
     empty: str = "No runs."
 
-    def of(self, place: Place) -> tuple[Table, tuple[str, ...]]:
-        """Return the table of one model and protocol without any notes, and its own notes."""
-        part = self.parts.get(place, Part())
-        data = self.data[self.data[_PLACE].eq(list(place)).all(axis=1)]
-        return replace(self, data=data, parts={place: Part(part.label)}, notes=()), part.notes
-
     def sections(self, *, brief: bool = False) -> Iterator[Shown]:
         """Yield what is displayed of each model and protocol; columns of a pair are joined."""
         titles = dict.fromkeys(_PAIR.sub("", column) for column in self.data)
@@ -92,13 +93,13 @@ class Table:
         if self.data.empty:
             return
         if [*self.data][:2] != _PLACE:
-            yield Shown(self.title, None, (), show(self.data))
+            yield Shown(None, self.title, None, (), show(self.data))
             return
         for place, data in self.data.groupby(_PLACE, sort=False):
             part = self.parts.get(place, Part())
             label = f" ({part.label})" if part.label else ""
             heading = f"{place[0]}, protocol {place[1]}{label}"
-            yield Shown(f"{self.title}; {heading}", heading, part.notes, show(data))
+            yield Shown(place, f"{self.title}; {heading}", heading, part.notes, show(data))
 
 
 def _cell(title: str, row: Mapping[str, Value]) -> str:

@@ -6,11 +6,8 @@ import shutil
 
 import pytest
 
-from auber.report.html import make_page
-from auber.report.html.page import write_page
-from auber.report.results_file import ResultsFile
+from auber.report.html.page import make_page, write_page
 from tests.report.html.made import HOSTILE, write_ranked, write_searched
-from tests.report.made import make_regret
 from tests.report.results import write_study
 
 CHROMIUM = shutil.which("chromium")
@@ -70,8 +67,7 @@ def study_page(tmp_path):
         tmp_path / "s",
         {"rte": {"auber": [66.0, 65.0, 67.0], "original+tuning": [64.0, 63.5, 64.2]}},
     )
-    regret = ResultsFile("regret.json", "auber regret", make_regret())
-    return write_page(make_page([tmp_path / "s"], [regret]), tmp_path / "out")[0]
+    return write_page(make_page([tmp_path / "s"]), tmp_path / "out")[0]
 
 
 def colour(page, selector, name="background-color"):

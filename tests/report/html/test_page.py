@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from auber.errors import RunError
-from auber.report.html import make_page
-from auber.report.html.page import make_blocks, render_page, write_page
+from auber.report.html.grids import make_grids
+from auber.report.html.page import make_page, render_page, write_page
 from auber.report.tables import Part, Table
 from tests.report.html.made import HOSTILE, write_ranked, write_searched
 from tests.report.results import write_study
@@ -154,7 +154,6 @@ def test_a_table_without_its_empty_columns():
     parts = {("m", "seen"): Part(None, ("careful",))}
     data = pd.DataFrame(rows, columns=columns, dtype=object)
     table = Table("t", "Title", data, ("p",), parts=parts, notes=("read so",))
-    (block,) = make_blocks(table)
-    assert block.caption == "Title; m, protocol seen"
-    assert block.rows == [{"task": "rte", "dev": "61.25"}, {"task": "mrpc", "dev": ""}]
-    assert block.notes == ("careful", "read so")
+    (grid,) = make_grids(table, ("m", "seen"))
+    assert grid.caption == "Title; m, protocol seen"
+    assert grid.rows == [{"task": "rte", "dev": "61.25"}, {"task": "mrpc", "dev": ""}]

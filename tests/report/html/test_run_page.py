@@ -1,22 +1,28 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
-from auber.report.html import make_page
-from auber.report.html.page import TIMES, settings_rows, time_parts
-from auber.report.html.run_page import make_run_page, standard_error
+from auber.errors import RunError
+from auber.report.answer import find_interval, standard_error
+from auber.report.figures import TIMES, find_sizes, time_parts
+from auber.report.html.grids import list_settings
+from auber.report.html.page import make_page, make_run_page, render_page
 from auber.report.layers import read_runs
+from auber.report.records import RunRecord
 from auber.report.results_file import ResultsFile
 from auber.run.records import TIME_PARTS
+from auber.system.records import parse
 from tests.report.html.made import LAYERS, PLAN, write_ranked, write_searched
-from tests.report.made import make_regret, make_speed
+from tests.report.made import make_speed
 from tests.report.results import make_result, write_run
 
 
 def titles(page):
-    return [section.title for section in page.sections if section.blocks]
+    return re.findall("<h2 id=[^>]+>(.*)</h2>", render_page(page))[1:]
 
 
 def names(page):
@@ -25,9 +31,8 @@ def names(page):
 
 def layers_table(page):
     """The table of layers: its columns, rows and notes."""
-    course = next(section for section in page.sections if section.anchor == "course")
-    (block,) = [block for block in course.blocks if block.rows]
-    return [*block.rows[0]], [[*row.values()] for row in block.rows], block.notes
+    (grid,) = page.grids["layers"]
+    return [*grid.rows[0]], [[*row.values()] for row in grid.rows], grid.notes
 
 
 def change_stages(folder, changes):
@@ -43,11 +48,13 @@ def test_one_run(tmp_path):
     page = make_page([write_searched(tmp_path)])
     assert (page.title, page.subtitle) == ("auber on rte", "mpnet-base, protocol seen, seed 0")
     (verdict,) = page.verdicts
-    assert verdict.headline == "Dev accuracy 61.73, 3 of 12 heads removed."
+    assert verdict.headline == (
+        "accuracy 61.7 (dev, 277 rows, 95 % interval 55.9 to 67.3): 3 of 12 heads removed."
+    )
     assert verdict.points == (
         "Train 95.00, 33.27 points above dev.",
         "One run proves nothing. A score on 277 rows has a standard error of about 2.9 points. For "
-        "a verdict: auber study with several seeds and the control original+tuning, then auber "
+        "a verdict: auber study with at least 3 seeds and the control original+tuning, then auber "
         "report of its folder.",
         "In 3 of 3 layers the search had scored a better mask than the chosen one, by up to 2.00 "
         "points of reward.",
@@ -55,19 +62,20 @@ def test_one_run(tmp_path):
     )
     assert titles(page) == [
         "Scores",
-        "Heads, and the agent's values",
-        "Search and time",
+        "Heads and neurons",
+        "Search",
+        "Time",
         "Configuration",
         "Provenance",
     ]
     assert names(page) == ["heads", "search", "time"]
-    (maps,) = page.sections[1].blocks
-    assert [found.title for found in maps.maps] == [
+    (maps,) = page.parts[0].maps.values()
+    assert [found.title for found in maps] == [
         "3 of 12 heads removed",
         "State before any removal",
         "The agent's values, points of reward",
     ]
-    first = maps.maps[0]
+    first = maps[0]
     assert first.shades[0] == [0, -10, 0, -10]
     assert first.counts == ["-2", "", "-1"]
     _, rows, _ = layers_table(page)
@@ -143,9 +151,9 @@ def test_runs_side_by_side(tmp_path):
     assert first.points[0] == "michel: +2.27 points on dev, +0 heads removed, against auber."
     assert first.points[-1].endswith(" They did not start from the same fine-tuned weights.")
     assert not any("One run proves" in point for verdict in others for point in verdict.points)
-    assert names(page) == ["heads-1", "heads-2", "search-1", "time"]
-    ranking = page.sections[1].blocks[1].maps[1]
-    assert ranking.title == "Importance (how much the loss depends on the head)"
+    assert names(page) == ["sizes", "heads", "search-1", "time"]
+    (maps,) = page.parts[0].maps.values()
+    assert maps[-1].title == "michel: Importance (how much the loss depends on the head)"
 
 
 def test_runs_of_other_rows_are_not_compared(tmp_path):
@@ -157,7 +165,7 @@ def test_runs_of_other_rows_are_not_compared(tmp_path):
 def test_differing_settings_come_first(tmp_path):
     config = {"seed": 0, "agent.episodes": 9, "own": "x"}
     page = make_page([write_searched(tmp_path), write_ranked(tmp_path, config=config)])
-    (differing, every) = next(s.blocks for s in page.sections if s.anchor == "settings")
+    differing, every = page.grids["settings"]
     assert [[*row.values()][:3] for row in differing.rows] == [
         ["agent.episodes", "150", "9"],
         ["last.epochs", "6", "not recorded"],
@@ -174,7 +182,7 @@ def test_settings_of_many_runs(tmp_path):
         write_searched(tmp_path / str(place), config={"seed": 0, **change})
         for place, change in enumerate(changes)
     ]
-    rows = settings_rows({"value": [run.record for run in read_runs(folders)]})
+    rows = list_settings({"value": [run.record for run in read_runs(folders)]})
     found = {row["setting"]: row["value"] for row in rows}
     assert found == {"seed": "0", "agent.episodes": "9, 7.5", "own": "true"}
     assert rows[-1]["setting"] == "own", "unknown settings come last"
@@ -190,15 +198,29 @@ def test_where_the_time_went(tmp_path):
 def test_only_an_accuracy_has_a_standard_error(tmp_path):
     (run,) = read_runs([write_searched(tmp_path, metric="matthews")])
     assert standard_error(run.record) is None
-    assert make_page([tmp_path / "auber"]).sections[0].blocks[0].rows[0]["standard error"] == ""
+    assert "standard error" not in make_page([tmp_path / "auber"]).grids["scores"][0].rows[0]
+    assert find_interval(run.record) is None
 
 
 def test_results_of_other_commands(tmp_path):
     run = write_searched(tmp_path)
-    regret = ResultsFile("regret.json", "auber regret", make_regret())
-    page = make_page([run], [regret, ResultsFile("speed.json", "speed", make_speed().to_json())])
-    assert titles(page)[3:5] == ["Regret", "Speed"]
-    assert "regret" in names(page)
+    page = make_page([run], [ResultsFile("speed.json", "speed", make_speed().to_json())])
+    assert titles(page)[4] == "Speed"
+    sizes, times = page.grids["speed"]
+    assert [*sizes.rows[0]][:3] == ["run", "heads removed", "parameters"]
+    assert [*sizes.rows[0].values()][:3] == [
+        *("rte auber seed 0", "40 of 144", "101 M of 109.5 M (-7.7 %)"),
+    ]
+    assert sizes.rows[0]["torch, cpu, float32, batch 32"] == "0.80 (0.80 to 0.80) slower"
+    assert "128 tokens" in sizes.notes[0]
+    assert "torch on a GPU: there is none here" in sizes.notes[1]
+    assert times.rows[0]["unpruned ms"] == "40 (40 to 40)"
+
+
+def test_a_damaged_speed_file_is_named(tmp_path):
+    content = {**make_speed().to_json(), "format": 2}
+    with pytest.raises(RunError, match="^speed.json: 'format' must be 1, found 2; .* it again$"):
+        make_page([write_searched(tmp_path)], [ResultsFile("speed.json", "speed", content)])
 
 
 def test_neurons_and_what_remains_are_shown(tmp_path):
@@ -211,13 +233,69 @@ def test_neurons_and_what_remains_are_shown(tmp_path):
         neurons={"removed": 101, "total": 400, "per_layer": 100},
         remaining={"multiply_adds": 0.504, "parameters": 0.7, "length": 128},
     )
-    page = make_run_page(read_runs([folder]))
+    page = make_page([folder])
     (verdict,) = page.verdicts
-    assert "3 of 12 heads and 101 of 400 neurons removed, 50.4 % of the multiply-adds remain" in (
-        verdict.headline
+    assert verdict.headline.endswith(
+        ", multiply-adds 50 %, parameters 70 %: 3 of 12 heads and 101 of 400 neurons removed."
     )
-    blocks = [block for section in page.sections for block in section.blocks]
-    (widths,) = [block for block in blocks if "neurons left in each layer" in block.caption]
-    (drawing,) = widths.drawings
+    drawing = page.parts[0].figures["widths"]
     labels = {text.get_text() for axes in drawing.figure.axes for text in axes.texts}
     assert {"1", "98"} <= labels
+
+
+BEFORE = {"score": 0.95, "rows": 500, "multiply_adds": 1.0, "parameters": 100, "tokens": 128}
+BEFORE["milliseconds"] = 8.0
+AFTER = {**BEFORE, "score": 0.948, "multiply_adds": 0.5, "milliseconds": 4.0}
+SIZES = [
+    {
+        "keep": x,
+        "dev": {"score": score},
+        "remaining": {"multiply_adds": x, "parameters": x, "length": 128},
+        "after": AFTER,
+        "held_out": {"loss": 0.2, "bound": 0.5, "rows": 100},
+    }
+    for x, score in ((0.5, 0.948), (0.25, 0.91))
+]
+
+
+def measured(tmp_path, **changes):
+    """A run of 500 dev rows that half of the model is left of."""
+    remaining = {"multiply_adds": 0.5, "parameters": 0.7, "length": 128}
+    folder = write_searched(tmp_path, remaining=remaining, **{"rows.dev": 500, "dev.score": 0.948})
+    (run,) = read_runs([folder])
+    content = {**run.record.to_json(), "before": BEFORE, "after": AFTER, **changes}
+    return replace(run, record=parse(RunRecord, content, "run", "x"))
+
+
+def test_the_answer_compares_with_the_fine_tuned_model(tmp_path):
+    run = measured(tmp_path)
+    (verdict,) = make_run_page([run]).verdicts
+    assert verdict.headline == (
+        "accuracy 95.0 -> 94.8 (dev, 500 rows, 95 % interval of the difference -3.0 to +2.6), "
+        "multiply-adds 50 %, parameters 70 %, 8 -> 4 ms per row of 128 tokens on NVIDIA H200: 3 of "
+        "12 heads removed."
+    )
+
+
+def test_the_score_is_drawn_against_the_size(tmp_path):
+    run = measured(tmp_path, sizes=SIZES)
+    panels, axis = find_sizes({"rte": {"auber": [run]}}, pooled=False)
+    assert axis == "multiply-adds left, %"
+    points = {point.size: point.score for point in panels["rte"]["auber"]}
+    assert points == {25.0: pytest.approx(91.0), 50.0: pytest.approx(94.8), 100.0: 95.0}
+    page = make_run_page([run])
+    assert "sizes" in names(page)
+    sizes = [[*row.values()] for row in page.grids["scores"][1].rows]
+    assert sizes[0] == ["50 %", "94.80", "50.0 %", "50.0 %", "4", "0.2, at most 0.5 (95 %)"]
+    without = replace(run, record=run.record.model_copy(update={"remaining": None}))
+    panels, axis = find_sizes({"rte": {"auber": [without, without]}}, pooled=True)
+    (point,) = panels["rte"]["auber"]
+    assert (axis, point.size) == ("heads left, %", 75.0)
+
+
+@pytest.mark.parametrize(
+    ("dev", "rows", "interval"), [(1.0, 10, (67.4, 100.0)), (0.0, 10, (0.0, 32.6))]
+)
+def test_an_interval_ends_at_0_and_100(tmp_path, dev, rows, interval):
+    (run,) = read_runs([write_searched(tmp_path, **{"dev.score": dev, "rows.dev": rows})])
+    assert find_interval(run.record) == pytest.approx(interval, abs=0.1)

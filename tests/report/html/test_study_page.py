@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from auber.report.html import make_page
+from auber.report.html.page import make_page
 from auber.report.results_file import save_results
 from tests.report.html.made import write_ranked, write_searched
 from tests.report.html.test_run_page import names, titles
@@ -29,9 +29,9 @@ def test_a_study(tmp_path):
     assert verdict.label == "incomplete: 3 of 6 blocks so far"
     assert verdict.headline.startswith("Preliminary: yes: ")
     assert titles(page) == [
-        "Dev scores",
+        "Scores",
         "Comparisons",
-        "Heads",
+        "Heads and neurons",
         "Time",
         "Tasks",
         "How to read the tables",
@@ -39,18 +39,16 @@ def test_a_study(tmp_path):
         "Configuration",
         "Provenance",
     ]
-    assert names(page) == ["scores", "heads", "time"]
-    auber, random = page.sections[2].blocks[1].maps
+    assert names(page) == ["sizes", "scores", "heads", "time"]
+    auber, random = page.parts[0].maps["rte"]
     assert (auber.title, random.title) == ("auber, 3 runs", "random, 3 runs")
     assert auber.texts[5][9] == "layer 5, head 9: removed in 3 of 3"
     assert auber.shades[5][9:11] == [-10, 0]
-    blocks = {section.anchor: section.blocks for section in page.sections}
-    runs, left_out = blocks["runs"]
+    runs, left_out = page.grids["runs"]
     assert len(runs.rows) == 13
     assert left_out.rows == [{"run": "x", "reason": "failed: no room"}]
-    (legend,) = blocks["reading"]
-    assert sum("pairs is significant if" in sentence for sentence in legend.notes) == 1
-    assert len(set(legend.notes)) == len(legend.notes)
+    assert sum("pairs is significant if" in sentence for sentence in page.legends) == 1
+    assert len(set(page.legends)) == len(page.legends)
 
 
 def test_a_study_shows_its_searches(tmp_path):
@@ -69,7 +67,7 @@ def test_models_and_protocols_stand_apart(tmp_path):
         "minilm, protocol seen",
         "mpnet-base, protocol seen",
     ]
-    assert titles(page)[0] == "Dev scores: minilm, seen"
+    assert titles(page)[0] == "Scores: minilm, seen"
     assert {"heads-1", "heads-2"} <= set(names(page))
 
 
@@ -77,4 +75,4 @@ def test_notes_of_a_results_file_are_shown(tmp_path):
     write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
     save_results(tmp_path / "s", tmp_path / "s.json", notes=["Shared GPU."])
     page = make_page([tmp_path / "s.json"])
-    assert page.sections[-1].blocks[0].notes == ("Note: Shared GPU.",)
+    assert page.notes == ["Shared GPU."]

@@ -1,107 +1,61 @@
-"""What a page consists of, and how it becomes one HTML file with its figures beside it.
+"""The page of a report: its content, and how it becomes one HTML file with its figures beside it.
 
 The file needs nothing else: style and script are named by their hashes in a content security
-policy, figures are embedded as data, and nothing else may run or load. The templates escape every
-text.
+policy, figures are embedded as data, and nothing else may run or load. The templates hold the
+structure and the captions, and escape every text.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
-from auber.config import settings
 from auber.errors import RunError
-from auber.report.analysis import Report
-from auber.report.answer import Verdict
-from auber.report.figures import (
-    SHADES,
-    TIME_PART_COLOURS,
-    Curve,
-    HeadMap,
-    style,
-    to_svg,
-    write_figure,
-)
-from auber.report.layers import Run
-from auber.report.measurements import (
-    REGRET,
-    draw_regret,
-    read_regret,
+from auber.report.analysis import Report, analyse
+from auber.report.answer import Verdict, judge_runs, search_start, verdicts
+from auber.report.figures import write_figure
+from auber.report.head_maps import SHADES, HeadMap, map_heads
+from auber.report.html.drawings import Drawing, draw_part
+from auber.report.html.grids import (
+    Grid,
+    count_origins,
+    list_layers,
+    list_left_out,
+    list_origins,
+    list_runs,
+    list_settings,
+    list_sizes,
+    make_grids,
     read_speed,
-    regret_table,
-    speed_tables,
 )
-from auber.report.records import RunRecord
+from auber.report.layers import Run, read_runs, read_sources
+from auber.report.paper_tables import all_tables
+from auber.report.records import count, group, ordered
 from auber.report.results_file import ResultsFile
+from auber.report.runs import Source, is_run, pool
 from auber.report.tables import LONG, WRITERS, Table, is_numeric
-from auber.run.records import TIME_PARTS
 from auber.system.files import write_text
 
 INDEX, FIGURES = "index.html", "figures"
-TIMES = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
-TIME_COLOURS = dict(zip(TIMES.values(), TIME_PART_COLOURS, strict=True))
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """One figure; `name` is that of its files."""
+class Part:
+    """The runs of one model and protocol, or those that stand side by side."""
 
-    name: str
-    title: str
-    draw: Callable[[], Figure]
-
-    @cached_property
-    def figure(self) -> Figure:
-        """The drawn figure, its layout computed once for all files."""
-        figure = self.draw()
-        with style():
-            figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-        return figure
-
-    @cached_property
-    def svg(self) -> str:
-        """The figure as SVG."""
-        return to_svg(self.figure)
-
-
-@dataclass(frozen=True)
-class Block:
-    """A table, or maps of heads or figures side by side, with a caption; or notes alone.
-
-    Of a table the first column names the rows; a folded one is opened by the reader. The figures
-    of maps are linked, not embedded.
-    """
-
-    caption: str = ""
-    drawings: Sequence[Drawing] = ()
-    maps: Sequence[HeadMap] = ()
-    rows: Sequence[Mapping[str, str]] = ()
+    end: str  # of anchors
+    place: str  # model and protocol, behind titles
+    figures: Mapping[str, Drawing]
+    maps: Mapping[str, Sequence[HeadMap]]
+    start: str  # of the searches
+    grids: Mapping[str, Sequence[Grid]] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    folded: bool = False
-
-    def __bool__(self) -> bool:
-        """Whether there is something to show."""
-        return bool(self.drawings or self.maps or self.rows or (self.notes and not self.caption))
-
-
-class Section:
-    """A part of the page that the contents name; one without a block is not displayed."""
-
-    def __init__(self, anchor: str, title: str, *blocks: Block) -> None:
-        self.anchor = anchor
-        self.title = title
-        self.blocks = tuple(filter(None, blocks))
 
 
 @dataclass(frozen=True)
@@ -111,107 +65,102 @@ class Page:
     title: str
     subtitle: str
     verdicts: Sequence[Verdict]
-    sections: Sequence[Section]
+    parts: Sequence[Part]
+    grids: Mapping[str, Sequence[Grid]]
+    notes: Sequence[str] = ()  # saved beside the runs
+    legends: Sequence[str] = ()  # of all tables
     report: Report | None = None  # of a study
     tables: Sequence[Table] = ()  # that are also files
 
     @property
-    def drawings(self) -> Iterator[Drawing]:
+    def drawings(self) -> list[Drawing]:
         """Every figure in order."""
-        for section in self.sections:
-            for block in section.blocks:
-                yield from block.drawings
+        return [drawing for part in self.parts for drawing in part.figures.values()]
 
 
-def make_blocks(table: Table) -> list[Block]:
-    """Return the tables of a report without empty columns, one for each section."""
-    blocks = []
-    for shown in table.sections():
-        cells = shown.cells
-        cells = cells.loc[:, cells.ne("").any() | (cells.columns == cells.columns[0])]
-        notes = (*shown.notes, *table.notes)
-        blocks.append(Block(shown.caption, rows=cells.to_dict("records"), notes=notes))
-    return blocks
+def make_page(places: Sequence[str | Path], extras: Sequence[ResultsFile] = ()) -> Page:
+    """Return the page of runs side by side if each place is one run, else of all runs together.
+
+    `extras` are results of other commands to show beside them.
+    """
+    if all(is_run(place) for place in places):
+        return make_run_page(read_runs(places), extras)
+    return make_study_page(*read_sources(places), extras)
 
 
-# --- parts that several pages share ---
-
-
-def time_parts(record: RunRecord) -> dict[str, float]:
-    """Return where the seconds of a run went."""
-    parts = {words: record.times.get(name, 0.0) for name, words in TIMES.items()}
-    return {**parts, "other": max(record.seconds - sum(parts.values()), 0.0)}
-
-
-def search_start(runs: Iterable[Run]) -> str:
-    """Return what the searches count their gains from."""
-    has_prior = any(run.has_prior for run in runs)
-    return "the plan the search started from" if has_prior else "the unpruned layer"
-
-
-def search_caption(runs: Iterable[Run]) -> str:
-    """Return the caption of the figures of searches."""
-    return (
-        "Best reward found so far against the number of different masks scored, in points over "
-        f"{search_start(runs)} on the reward set"
-    )
-
-
-def curves_of(run: Run) -> dict[str, Curve]:
-    """Return the searches of a run as gains in points, by layer."""
-    return {
-        f"layer {layer.index}": Curve(
-            layer.gains,
-            search.rewards_computed,
-            None if layer.chosen is None else 100 * (layer.chosen - (layer.begun or 0.0)),
-        )
-        for layer, search in run.searched
-        if layer.gains
+def make_run_page(runs: Sequence[Run], extras: Sequence[ResultsFile] = ()) -> Page:
+    """Return everything about some runs side by side."""
+    first = runs[0].record
+    title = f"{len(runs)} runs side by side"
+    names = [dict.fromkeys(each) for each in zip(*(run.record.key for run in runs), strict=True)]
+    models, protocols, tasks, _, seeds, _ = (", ".join(map(str, each)) for each in names)
+    subtitle = f"{models}; {tasks}; protocol {protocols}; seed {seeds}"
+    if len(runs) == 1:
+        title = f"{first.title} on {first.task}"
+        subtitle = f"{first.model}, protocol {first.protocol}, seed {first.seed}"
+    cells = {
+        task: {run.label: [run] for run in of_task}
+        for task, of_task in group(runs, lambda run: run.record.task).items()
     }
+    part = Part("", "", draw_part(cells), map_heads(cells), search_start(runs))
+    every = list_settings({run.label: [run.record] for run in runs})
+    differing = [row for row in every if len({row[run.label] for run in runs}) > 1]
+    grids = {
+        "scores": [list_runs(runs), *map(list_sizes, runs)],
+        "layers": [list_layers(run) for run in runs if run.searched],
+        "speed": [grid for file in extras for grid in read_speed(file)],
+        "settings": [
+            Grid("Settings that differ", differing),
+            Grid("All settings", every, folded=True),
+        ],
+        "origins": [list_origins(runs)],
+    }
+    return Page(title, subtitle, judge_runs(runs), [part], grids)
 
 
-def extra_sections(files: Sequence[ResultsFile]) -> Iterator[Section]:
-    """Yield the sections of other commands' results."""
-    for number, file in enumerate(files, 1):
-        end = f"-{number}" if number > 1 else ""
-        if file.kind == REGRET:
-            regret = read_regret(file)
-            title = "Regret against the number of rewards"
-            drawing = Drawing(f"regret{end}", title, partial(draw_regret, regret))
-            caption = (
-                "Searches replayed on the scores of every mask of some layers, from "
-                f"{file.name}: the mean over the layers."
-            )
-            blocks = [Block(caption, [drawing]), *make_blocks(regret_table(regret))]
-            yield Section(f"regret{end}", "Regret", *blocks)
-        else:
-            tables = speed_tables(read_speed(file))
-            blocks = [block for table in tables for block in make_blocks(table)]
-            yield Section(f"speed{end}", "Speed", *blocks)
-
-
-def settings_rows(columns: Mapping[str, Sequence[RunRecord]]) -> list[dict[str, str]]:
-    """Return all settings, with the values that the runs of each column have."""
-    meaning = {info.key: info.doc for info in settings()}
-    used = dict.fromkeys(key for runs in columns.values() for run in runs for key in run.config)
-    rows = []
-    unknown = [key for key in used if key not in meaning]
-    for key in (*(key for key in meaning if key in used), *unknown):
-        row = {"setting": key}
-        for name, runs in columns.items():
-            values = dict.fromkeys(_text(run.config[key]) for run in runs if key in run.config)
-            row[name] = ", ".join(values) or "not recorded"
-        rows.append({**row, "meaning": meaning.get(key, "")})
-    return rows
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-# --- files ---
+def make_study_page(
+    sources: Sequence[Source], runs: Sequence[Run], extras: Sequence[ResultsFile] = ()
+) -> Page:
+    """Return everything about a study, or about runs that are read together."""
+    report = analyse(pool(sources))
+    tables = all_tables(report)
+    by_place = group(runs, lambda run: run.record.key[:2])
+    parts = []
+    for number, section in enumerate(report.sections, 1):
+        place = (section.model, section.protocol)
+        ends = ("", "") if len(report.sections) == 1 else (f"-{number}", f": {', '.join(place)}")
+        cells: dict[str, dict[str, list[Run]]] = {}
+        for task, of_task in group(by_place.get(place, ()), lambda run: run.record.task).items():
+            by_method = group(of_task, lambda run: run.record.method)
+            cells[task] = {method: by_method[method] for method in ordered(by_method)}
+        grids = {table.name: make_grids(table, place) for table in tables}
+        notes = dict.fromkeys(
+            note for table in tables if grids[table.name] for note in table.parts[place].notes
+        )
+        figures = draw_part(cells, section, ends[0])
+        start = search_start(by_place.get(place, ()))
+        parts.append(Part(*ends, figures, map_heads(cells), start, grids, [*notes]))
+    records = [record for source in sources for record in source.records]
+    page_grids = {
+        "tasks": make_grids(tables[0]),
+        "speed": [grid for file in extras for grid in read_speed(file)],
+        "runs": [list_runs(runs)._replace(folded=True), list_left_out(report)],
+        "settings": [Grid("All settings", list_settings({"value": records}), folded=True)],
+        "origins": [count_origins(records)],
+    }
+    models = sorted({section.model for section in report.sections})
+    tasks = sorted({str(row["task"]) for row in report.tasks})
+    return Page(
+        "What pruning costs and what it buys",
+        f"{', '.join(models)}; {', '.join(tasks)}; {count(report.runs, 'finished run')}",
+        verdicts(report),
+        parts,
+        page_grids,
+        [*dict.fromkeys(note for source in sources for note in source.notes)],
+        [*dict.fromkeys(note for table in tables for note in table.notes)],
+        report,
+        tables,
+    )
 
 
 def render_page(page: Page) -> str:

@@ -1,4 +1,4 @@
-"""Results of other commands in a report: `auber speed`, and replays of searches (regret)."""
+"""The record of a replay of searches, its table and its figure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field
 
-from auber.export.speed import Speed, describe, make_tables
 from auber.report.figures import COLOURS, add_legend, make_figure, style
 from auber.report.results_file import ResultsFile
 from auber.report.tables import Table
 from auber.system.records import Count, Name, Number, Record, parse
 
-SPEED, REGRET = "speed", "auber regret"
-EXTRAS = (REGRET, SPEED)  # kinds of results that stand beside runs
+REGRET = "auber regret"  # the kind of these results
 _REMEDY = "measure it again"
 _OTHERS = {"greedy": "greedy", "random": "random masks, in expectation"}
 
 
 class _Measurement(Record):
-    model_config = ConfigDict(extra="ignore")  # a report shows less than a measurement keeps
+    model_config = ConfigDict(extra="ignore")  # the table shows less than a replay keeps
 
 
 class _Interval(_Measurement):
@@ -72,28 +70,9 @@ class Regret(_Measurement):
     panels: Annotated[tuple[Panel, ...], Field(min_length=1)]
 
 
-def read_speed(file: ResultsFile) -> Speed:
-    """Return a measurement of speed."""
-    return parse(Speed, dict(file.content), file.name, _REMEDY)
-
-
 def read_regret(file: ResultsFile) -> Regret:
     """Return a replay of searches."""
     return parse(Regret, dict(file.content), file.name, _REMEDY)
-
-
-def speed_tables(speed: Speed) -> tuple[Table, ...]:
-    """Return the sizes of each run, the ratios of its variants, and all times."""
-    notes = (tuple(describe(speed).splitlines()), (), ())
-    return tuple(
-        Table(
-            f"speed{number}",
-            table.title,
-            pd.DataFrame(table.rows, columns=table.columns, dtype=object),
-            notes=notes[number - 1],
-        )
-        for number, table in enumerate(make_tables(speed), start=1)
-    )
 
 
 def regret_table(regret: Regret) -> Table:

@@ -1,0 +1,158 @@
+"""Maps of heads: which are removed, how they were ranked, and what the agent expects of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from auber.report.layers import Head, Run
+from auber.report.records import CONTROLS, count
+
+SHADES = 10  # of a colour
+_RANKINGS = {
+    "state": "State before any removal",
+    "importance": "Importance (how much the loss depends on the head)",
+    "confidence": "Confidence (mean largest attention weight)",
+    "gates": "Gates (higher means more open)",
+}
+_STATE = (
+    "State: the norms of a layer's heads, standardised and through a softmax, as the agent sees "
+    "them first."
+)
+_VALUES = (
+    "Values: the points of reward that the trained agent expects of {} a head first, or of "
+    "stopping. It judges again after each action, so a head of low value may go later."
+)
+
+
+@dataclass(frozen=True)
+class HeadMap:
+    """A shade for each head by layer, from -SHADES (loss) to SHADES (gain); 0 has no colour."""
+
+    title: str
+    shades: Sequence[Sequence[int]]
+    texts: Sequence[Sequence[str]]  # the description of each head
+    legend: str = ""
+    note: str = ""  # what the numbers are, on the page
+    removed: frozenset[tuple[int, int]] = frozenset()
+    stop: bool = False  # the last column is the action of stopping
+    counts: Sequence[str] = ()  # behind the rows
+
+
+def make_shades(values: Sequence[Sequence[float | None]], scale: str) -> list[list[int]]:
+    """Return the shades of values on a scale.
+
+    On the scale "range" the lowest value is faint and the highest strong, on "counts" 0 has no
+    colour and others are losses, and on "signed" the sign chooses the colour. None and values that
+    are not finite have no colour.
+    """
+    numbers = np.array(values, dtype=float)
+    is_shaded = np.isfinite(numbers) & ((numbers != 0) | (scale != "counts"))
+    sizes = np.abs(numbers) if scale == "signed" else numbers
+    high = sizes[is_shaded].max(initial=-math.inf)
+    low = sizes[is_shaded].min(initial=high) if scale == "range" else 0.0
+    shares = (sizes - low) / (high - low) if high > low else np.ones_like(sizes)
+    is_loss = (scale == "counts") | ((scale == "signed") & (numbers < 0))
+    shades = (1 + np.round((SHADES - 1) * shares)) * np.where(is_loss, -1, 1)
+    found: list[list[int]] = np.where(is_shaded, shades, 0).astype(int).tolist()
+    return found
+
+
+def map_heads(cells: Mapping[str, Mapping[str, Sequence[Run]]]) -> dict[str, list[HeadMap]]:
+    """Return maps of the heads by task: of several runs of a name how often each was removed."""
+    found: dict[str, list[HeadMap]] = {}
+    for task, of_task in cells.items():
+        for name, runs in of_task.items():
+            record = runs[0].record
+            if record.is_start or (name in CONTROLS and not record.removed):
+                continue
+            if len(runs) == 1:
+                prefix = f"{name}: " if len(of_task) > 1 else ""
+                maps = [replace(each, title=prefix + each.title) for each in _map_run(runs[0])]
+                found.setdefault(task, []).extend(maps)
+            # Heads of models of different sizes are different heads.
+            elif len({(run.record.layers, run.record.heads) for run in runs}) == 1:
+                found.setdefault(task, []).append(_map_runs(name, runs))
+    return found
+
+
+def _map_runs(name: str, runs: Sequence[Run]) -> HeadMap:
+    numbers = np.zeros((runs[0].record.layers, runs[0].record.heads), dtype=int)
+    for run in runs:
+        for layer, heads in run.record.plan.heads.items():
+            numbers[layer, list(heads)] += 1
+    texts = [
+        [f"layer {i}, head {j}: removed in {n} of {len(runs)}" for j, n in enumerate(row)]
+        for i, row in enumerate(numbers)
+    ]
+    shades = make_shades(numbers.tolist(), "counts")
+    return HeadMap(f"{name}, {count(len(runs), 'run')}", shades, texts, "Stronger: in more runs.")
+
+
+def _map_run(run: Run) -> Iterator[HeadMap]:
+    """Yield what was removed, what the method ranked heads by, and the agent's values."""
+    layers, heads = range(run.record.layers), range(run.record.heads)
+
+    def grid(values: Mapping[Head, float], width: int) -> list[list[float | None]]:
+        return [[values.get((layer, head)) for head in range(width)] for layer in layers]
+
+    texts = [["; ".join(_head_facts(run, layer, head)) for head in heads] for layer in layers]
+    removed = frozenset(
+        (layer, head) for layer, gone in run.record.plan.heads.items() for head in gone
+    )
+    counts = [
+        f"-{n}" if (n := len(run.record.plan.heads.get(layer, ()))) else "" for layer in layers
+    ]
+    yield HeadMap(
+        f"{len(removed)} of {len(layers) * len(heads)} heads removed",
+        make_shades(grid(dict.fromkeys(removed, 1.0), len(heads)), "counts"),
+        texts,
+        "Red: removed. Right: number of removed heads.",
+        removed=removed,
+        counts=counts,
+    )
+    scores = run.scores or run.states
+    if scores:
+        yield HeadMap(
+            _RANKINGS[run.ranking or "state"],
+            make_shades(grid(scores, len(heads)), "range"),
+            texts,
+            f"Stronger means higher: {min(scores.values()):.3g} to {max(scores.values()):.3g}.",
+            "" if run.scores else _STATE,
+            removed,
+        )
+    if run.values:
+        stops = {
+            each.index: search.q_values[-1] for each, search in run.searched if search.q_values
+        }
+        values = run.values | {(layer, len(heads)): number for layer, number in stops.items()}
+        words = [f"value {stops[i]:+.3f} points" if i in stops else "not recorded" for i in layers]
+        yield HeadMap(
+            "The agent's values, points of reward",
+            make_shades(grid(values, len(heads) + 1), "signed"),
+            [[*texts[i], f"layer {i}, stopping at once: {words[i]}"] for i in layers],
+            f"Blue: gain, red: loss, full colour at {max(map(abs, values.values())):.2f} points.",
+            _VALUES.format("changing" if run.has_prior else "removing"),
+            removed,
+            stop=True,
+        )
+
+
+def _head_facts(run: Run, index: int, head: int) -> Iterator[str]:
+    """Yield everything known about a head."""
+    yield f"layer {index}, head {head}: " + (
+        "removed" if head in run.record.plan.heads.get(index, ()) else "kept"
+    )
+    search = next((search for layer, search in run.searched if layer.index == index), None)
+    if (index, head) in run.states:
+        yield f"state {run.states[index, head]:.4f}"
+    if search is not None and (index, head) in run.values:
+        action = "putting it back" if head in search.given else "removing it"
+        yield f"value of {action} first {run.values[index, head]:+.3f} points"
+    if search is not None and search.best:
+        yield f"{'in' if head in search.best else 'not in'} the best mask scored"
+    if (index, head) in run.scores:
+        yield f"{run.ranking} {run.scores[index, head]:.4g}"
