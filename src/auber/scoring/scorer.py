@@ -56,7 +56,6 @@ _USABLE_MEMORY = 0.8
 # Capturing a graph and emptying the allocator's cache affect all threads: one at a time may.
 _process_lock = threading.Lock()
 
-
 Sites = tuple[Site, ...]  # whose columns the masks of a pass weight
 
 
@@ -174,8 +173,10 @@ class PackedScorer(Scorer):
             order = [row for chunk in self._chunks for row in chunk.rows]
             self._truth = self._rows.truth(device, order)
         if kind != self._cached:
-            self._cached = kind
+            is_replaced, self._cached = self._cached != "", kind
             self._plan_caches(self._chunks)
+            if is_replaced:
+                self._free_unused()
 
     def _cut_rows(self, encoder: Encoder, itemsize: int) -> list[Chunk]:
         """Return the rows in chunks that fit into memory, and note the room for caches."""
@@ -197,7 +198,6 @@ class PackedScorer(Scorer):
             needed = columns * (len(chunk.rows) if self._first_only else chunk.batch.num_tokens)
             chunk.may_cache = needed <= room
             room -= needed if needed <= room else 0
-        self._free_unused()
         uncached = sum(len(chunk.rows) for chunk in chunks if not chunk.may_cache)
         if uncached:
             logger.warning(
