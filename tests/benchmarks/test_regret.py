@@ -15,7 +15,7 @@ from auber.search.players.exhaustive import all_masks
 from auber.system.progress import Progress
 from benchmarks.common import ROOT
 from benchmarks.regret import __main__ as regret
-from benchmarks.regret.replay import REWARDS, expected_regret, play_agent, play_greedy, play_random
+from benchmarks.regret.replay import REWARDS, expected_regret, play_agent, play_random, play_search
 from benchmarks.regret.result import measure_regret
 from benchmarks.regret.tables import LayerTable, RunTables, read_tables, write_tables
 
@@ -56,14 +56,24 @@ def test_all_masks_leave_no_regret():
 
 
 def test_greedy_finds_the_optimum_of_separate_heads():
-    play = play_greedy(make_table(), make_config("paper"))
+    play = play_search(make_table(), "greedy", make_config("paper"), 0)
     assert (play.numbers["choice"], play.numbers["50"]) == (0, 0)
     assert play.numbers["rewards"] == 1 + 4 + 3 + 2
 
 
 def test_greedy_misses_what_pays_only_together():
     table = make_table(score=lambda mask: {(): 0.5, (0, 1): 0.9}.get(mask, 0.4))
-    assert play_greedy(table, make_config("paper")).numbers["choice"] == pytest.approx(40)
+    assert play_search(table, "greedy", make_config("paper"), 0).numbers["choice"] == pytest.approx(
+        40
+    )
+
+
+@pytest.mark.parametrize("name", ["surrogate", "evolution"])
+def test_a_search_finds_what_pays_only_together(name):
+    table = make_table(num_heads=6, score=lambda mask: 0.5 + 0.4 * ({0, 1} <= {*mask}))
+    play = play_search(table, name, make_config("paper"), 3)
+    assert (play.numbers["50"], play.numbers["choice"]) == (0, 0)
+    assert play == play_search(table, name, make_config("paper"), 3)
 
 
 def test_an_agent_that_sees_all_masks_has_no_regret():
@@ -82,7 +92,7 @@ def test_a_missing_state_is_named():
 
 def test_means_and_intervals():
     run = make_run(layers=(make_table(), make_table(1, score=lambda mask: 0.5)))
-    result = measure_regret([run], ["greedy", "random"], 2, Progress())
+    result = measure_regret([run], ["surrogate", "greedy", "random"], 2, Progress())
     (panel,) = result["panels"]
     assert result["rewards"] == list(REWARDS)
     assert [layer["layer"] for layer in panel["layers"]] == [0, 1]
@@ -91,6 +101,8 @@ def test_means_and_intervals():
     assert random["regret"][0] == pytest.approx(10)  # of 20 and 0
     assert random["50"] == {"mean": 0.0, "over_layers": {"n": 2, "interval": None}}
     assert "over_seeds" not in panel["mean"]["greedy"]["choice"]
+    assert panel["mean"]["surrogate"]["50"]["over_seeds"]["n"] == 2
+    assert len(panel["layers"][0]["searches"]["surrogate"]["choice"]["plays"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -153,7 +165,7 @@ def test_an_exhaustive_run_is_recorded(tmp_path, run_auber):
 
 def test_the_kept_tables_give_the_kept_result(tmp_path, capsys):
     shutil.copy(KEPT / "tables.json", tmp_path)
-    words = [str(tmp_path / "tables.json"), "--players", "greedy,random"]
+    words = [str(tmp_path / "tables.json"), "--players", "surrogate,greedy,random", "--seeds", "1"]
     regret.main([*words, "--out", str(tmp_path / "out.json")])
     found, kept = (
         json.loads(path.read_text()) for path in (tmp_path / "out.json", KEPT / "regret.json")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from auber.errors import ConfigError, unknown_name
 from auber.models.plan import PruningPlan
 from auber.search.methods import Method, RankingChoice, RankingInputs
-from auber.search.players import auber, exhaustive, greedy
+from auber.search.players import auber, exhaustive, greedy, surrogate
 from auber.search.rankings import confidence, fisher, michel, random, voita
 
 
@@ -32,7 +32,7 @@ _CONTROLS = (
     ),
 )
 
-_MODULES = (auber, greedy, exhaustive, random, confidence, michel, fisher, voita)
+_MODULES = (auber, surrogate, greedy, exhaustive, random, confidence, michel, fisher, voita)
 
 METHODS: dict[str, Method] = {
     method.name: method
