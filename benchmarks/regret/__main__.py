@@ -2,9 +2,9 @@
 rewards.
 
 Agents, surrogate search and evolution play once per seed, greedy search once, and random search is
-computed exactly; no model, no rows and no GPU are needed. Regrets are in points (100 times the metric): of
-the best mask seen after that many different rewards, of an agent's final roll-out, and of the plan
-of the search.
+computed exactly; no model, no rows and no GPU are needed. Regrets are in points (100 times the
+metric): of the best mask seen after that many different rewards, of an agent's final roll-out, and
+of the plan of the search.
 
 Record:  auber prune --model DIR --task rte --preset paper --method exhaustive --out runs/all-rte
 Example: python -m benchmarks.regret results/regret/tables.json --seeds 2
@@ -44,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> None:
     add("sources", nargs="+", type=Path, metavar="FILE", help="exhaustive runs, or tables of them")
     add(
         "--players",
-        default="paper,default,best-agent,surrogate,evolution,greedy,random",
+        default="surrogate,evolution,greedy,random,best-agent,default,paper",
         help=f"of {', '.join(PLAYERS)}",
     )
     add("--seeds", type=int, default=10, help="plays of each player on each layer")

@@ -1,8 +1,8 @@
 """Searches replayed on a layer's score table: a score is looked up instead of computed.
 
 Agents, surrogate search and evolution play once per seed, on a CPU; greedy search is deterministic
-and plays once; of random search the exact expectation is computed. A reward counts once for each different mask,
-the unpruned layer included. A search that ended sooner counts with what it had.
+and plays once; of random search the exact expectation is computed. A reward counts once for each
+different mask, the unpruned layer included. A search that ended sooner counts with what it had.
 """
 
 from __future__ import annotations
