@@ -20,6 +20,14 @@ _Method = Annotated[
         autocompletion=options.complete({name: method.doc for name, method in METHODS.items()}),
     ),
 ]
+_Player = Annotated[
+    str | None,
+    typer.Option(
+        "--player",
+        metavar="MODULE:NAME",
+        help="Your own player, in place of --method: a class or an object with choose_layer.",
+    ),
+]
 _Heads = Annotated[
     int | None,
     typer.Option(
@@ -81,6 +89,7 @@ def command(
     labels: options.Labels = None,
     metric: options.Metric = None,
     method: _Method = "auber",
+    player: _Player = None,
     heads: _Heads = None,
     heads_from: _HeadsFrom = None,
     keep: _Keep = None,
@@ -119,6 +128,11 @@ def command(
         raise ConfigError(f"{option} goes with --keep; add it, such as --keep 0.5")
     if even and units not in (None, "neurons"):
         raise ConfigError(f"--even removes neurons only, found --units {units}; leave it out")
+    if player is not None and method != "auber":
+        raise ConfigError(f"--player takes the place of --method {method}; give one of them")
+    if player is not None and ":" not in player:
+        raise ConfigError(f"--player must be MODULE:NAME, found '{player}'")
+    method = player or method
     get_method(method)  # before rows are read
     options.require_model(model)
     trackers = check_trackers(track or ())
@@ -141,8 +155,7 @@ def command(
                 config=settings,
                 out=out,
                 resume="upgrade" if resume and allow_upgrade else resume,
-                progress=progress,
-                track=trackers,
+                progress=[progress, *trackers],
             )
     if json:
         screen.print_json(pruned.result)
