@@ -7,8 +7,8 @@
 `auber.prune(..., player=MyPlayer())` runs an object, `--player module:Name` and a study's `methods`
 name it. The method is called for one layer after the other and should draw random numbers from
 `auber.system.seeds.generator(search.config.seed, "my player", search.layer)`, so that a resumed run
-repeats them. Its result is checked each time; `check_player` tries a player on made-up layers. A run
-is identified by the player's class, not by its attributes: give another player another class.
+repeats them. Its result is checked each time; `check_player` tries a player on made-up layers. A
+run is identified by the player's class, not by its attributes: give another player another class.
 """
 
 from __future__ import annotations
