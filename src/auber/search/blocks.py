@@ -8,6 +8,7 @@ Importing this module does not import torch.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -33,7 +34,7 @@ def cut_evenly(ranked: Sequence[int], count: int = NUM_BLOCKS) -> tuple[Block, .
     """Cut ranked units into at most `count` blocks of about the same size."""
     count = min(count, len(ranked))
     bounds = [round(place * len(ranked) / count) for place in range(count + 1)] if count else [0]
-    return tuple(tuple(ranked[low:high]) for low, high in zip(bounds, bounds[1:], strict=False))
+    return tuple(tuple(ranked[low:high]) for low, high in itertools.pairwise(bounds))
 
 
 def rank_by_norm(

@@ -1,10 +1,11 @@
 """Surrogate search: predict every mask's objective from those scored, score the best, and repeat.
 
 The prediction is ridge regression on which units are removed: on single units, on pairs and, with
-falling weight, on larger groups. A group of k units has the prior variance `_INTERACTION` ** k.
-With it, the kernel of two masks is a power of the number of units in which they differ, so groups
-need not be listed. The search begins with the prior and random masks. All masks are candidates if
-there are at most `_POOL`; otherwise those within two changes of the best known, and random ones.
+falling weight, on larger groups. A group of k units has the prior variance r ** k, where r is
+`_INTERACTION`, or less if there are many units. With it, the kernel of two masks is a power of the
+number of units in which they differ, so groups need not be listed. The search begins with the prior
+and random masks. All masks are candidates if there are at most `_POOL`; otherwise those within two
+changes of the best known, and random ones.
 
 If the total number of heads is given (`search.heads`), a batch has the best mask of every size.
 """
@@ -36,7 +37,9 @@ def predict(known: Flags, values: Array, masks: Flags, penalty: float) -> Array:
     import numpy as np
 
     signs, others = 2.0 * known - 1, 2.0 * masks - 1
-    base, num_units = (1 - _INTERACTION) / (1 + _INTERACTION), known.shape[1]
+    num_units = known.shape[1]
+    interaction = _INTERACTION * min(1, 12 / num_units)
+    base = (1 - interaction) / (1 + interaction)
     kernel = base ** ((num_units - signs @ signs.T) / 2)  # (known, known)
     mean = values.mean()
     weights = np.linalg.solve(kernel + penalty * np.eye(len(known)), values - mean)
