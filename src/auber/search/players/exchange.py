@@ -1,10 +1,10 @@
 """Exchange search: improve the plan of a whole model at constant cost.
 
 A step exchanges blocks of some slots for blocks of others (`auber.search.blocks`) such that the
-plan costs no more than the target. Mostly the ranking decides which block of a slot goes or comes
-back; sometimes any block may. The prediction of `surrogate`, made from all plans scored, chooses
-among many exchanges of the best plans known. A thousand plans are affordable where a score takes a
-forward pass; `Budget` bounds them, or the minutes.
+plan costs no more than the target. Half of the steps let the ranking decide which block of a slot
+goes or comes back; the others exchange any blocks. The prediction of `surrogate`, made from all
+plans scored, chooses among many steps from the best plans known. A thousand plans are affordable
+where a score takes a forward pass; `Budget` bounds them, or the minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from auber.errors import ConfigError, ModelError, PlanError
 from auber.models.plan import PruningPlan
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 _PARENTS = 8  # the plans that exchanges begin from
 _POOL = 256  # exchanges to choose among, for each batch
 _PENALTY = 0.03
-_MOST_EXCHANGES = 3  # of one step
-_BY_RANKING = 0.7  # share of blocks chosen by the ranking
+_ONCE_MORE = 0.5  # the chance that a step has a further exchange
+_BY_RANKING = 0.5  # share of steps that follow the ranking
 
 
 @dataclass(frozen=True)
@@ -121,9 +120,12 @@ def exchange(
     while not is_spent():
         scores = np.array([*known.values()])
         parents = np.argsort(-scores, kind="stable")[:_PARENTS]
+        chances = 1 / np.arange(1, len(parents) + 1)
+        chances /= chances.sum()
         pool: dict[bytes, Flags] = {}
         for _ in range(_POOL):
-            step = _exchange_some(draw, layout, flags[draw.choice(parents)], least)
+            parent = flags[draw.choice(parents, p=chances)]
+            step = _exchange_some(draw, layout, parent, least)
             if step.tobytes() not in known:
                 pool[step.tobytes()] = step
         if not pool:
@@ -147,37 +149,41 @@ def exchange(
 
 
 def _exchange_some(draw: np.random.Generator, layout: Layout, flags: Flags, least: int) -> Flags:
-    """Return the flags after some random exchanges that leave enough saved and no room unused."""
-    after = flags.copy()
-    for _ in range(draw.integers(1, _MOST_EXCHANGES + 1)):
-        back = _pick(draw, layout, np.flatnonzero(after), last=True)
+    """Return the flags after random exchanges that leave enough saved and no room unused."""
+    after, ranks = flags.copy(), draw.random() < _BY_RANKING
+    more = True
+    while more:
+        back = _pick(draw, layout, after, -1, ranks=ranks)
         if back is not None:
             after[back] = False
         while layout.saved(after) < least:
             removable = ~after & (layout.left(after) > 1)[layout.slot_of]
             if back is not None:
                 removable[back] = False
-            gone = _pick(draw, layout, np.flatnonzero(removable), last=False)
+            gone = _pick(draw, layout, removable, 0, ranks=ranks)
             if gone is None:
                 return flags
             after[gone] = True
-    spare = layout.saved(after) - least
-    while len(fitting := np.flatnonzero(after & (layout.costs <= spare))):
-        back = _pick(draw, layout, fitting, last=True)
-        assert back is not None
+        more = draw.random() < _ONCE_MORE
+    while True:
+        fits = after & (layout.costs <= layout.saved(after) - least)
+        back = _pick(draw, layout, fits, -1, ranks=ranks)
+        if back is None:
+            return after
         after[back] = False
-        spare -= int(layout.costs[back])
-    return after
 
 
 def _pick(
-    draw: np.random.Generator, layout: Layout, blocks: NDArray[np.intp], *, last: bool
+    draw: np.random.Generator, layout: Layout, among: Flags, end: int, *, ranks: bool
 ) -> int | None:
-    """Return one of the blocks: the first or last of a random slot by the ranking, or any."""
+    """Return one of these blocks: the first (0) or last (-1) of a random slot if `ranks`, or any.
+
+    None if there are none.
+    """
+    blocks = np.flatnonzero(among)
     if not len(blocks):
         return None
-    if draw.random() >= _BY_RANKING:
+    if not ranks:
         return int(draw.choice(blocks))
     slots = layout.slot_of[blocks]
-    of_slot = blocks[slots == draw.choice(np.unique(slots))]
-    return int(of_slot[-1 if last else 0])
+    return int(blocks[slots == draw.choice(slots)][end])
