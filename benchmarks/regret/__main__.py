@@ -1,10 +1,10 @@
 """Replay searches on recorded scores: how far below a layer's best mask they are after 50 to 300
 rewards.
 
-The agent of each preset plays once per seed, greedy search once, and random search is computed
-exactly; no model, no rows and no GPU are needed. Regrets are in points (100 times the metric): of
-the best mask seen after that many different rewards, of the agent's final roll-out, and of the plan
-of the search.
+Agents, surrogate search and evolution play once per seed, greedy search once, and random search is
+computed exactly; no model, no rows and no GPU are needed. Regrets are in points (100 times the
+metric): of the best mask seen after that many different rewards, of an agent's final roll-out, and
+of the plan of the search.
 
 Record:  auber prune --model DIR --task rte --preset paper --method exhaustive --out runs/all-rte
 Example: python -m benchmarks.regret results/regret/tables.json --seeds 2
@@ -20,13 +20,13 @@ from typing import Any
 
 import pandas
 
-from auber.config import PRESETS, parse_assignment
+from auber.config import parse_assignment
 from auber.report.figures import write_figure
 from auber.system.records import parse
 from benchmarks.common import StageLines, command_line, run_program, show
 from benchmarks.regret.replay import BUDGETS
 from benchmarks.regret.report import Regret, draw_regret
-from benchmarks.regret.result import measure_regret
+from benchmarks.regret.result import PLAYERS, measure_regret
 from benchmarks.regret.tables import read_tables, write_compact, write_tables
 
 _QUANTITIES = {**{str(budget): str(budget) for budget in BUDGETS}, "rollout": "roll-out"}
@@ -40,11 +40,15 @@ def main(words: Sequence[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add, known = parser.add_argument, ", ".join(PRESETS)
+    add = parser.add_argument
     add("sources", nargs="+", type=Path, metavar="FILE", help="exhaustive runs, or tables of them")
-    add("--players", default="paper,default,greedy,random", help=f"of {known}, greedy, random")
-    add("--seeds", type=int, default=10, help="plays of each agent on each layer")
-    add("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of all agents")
+    add(
+        "--players",
+        default="surrogate,evolution,greedy,random,best-agent,default,paper",
+        help=f"of {', '.join(PLAYERS)}",
+    )
+    add("--seeds", type=int, default=10, help="plays of each player on each layer")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of all players")
     add("--out", type=Path, help="a .json file for the result; the figure goes beside it as .svg")
     add("--tables", type=Path, help="replay nothing: write the scores of the runs into this file")
     add("--json", action="store_true", help="print the result as JSON")

@@ -1,14 +1,14 @@
 """Searches replayed on a layer's score table: a score is looked up instead of computed.
 
-The agent of a preset plays once per seed, on a CPU; greedy search is deterministic and plays once;
-of random search the exact expectation is computed. A reward counts once for each different mask,
-the unpruned layer included. A search that ended sooner counts with what it had.
+Agents, surrogate search and evolution play once per seed, on a CPU; greedy search is deterministic
+and plays once; of random search the exact expectation is computed. A reward counts once for each
+different mask, the unpruned layer included. A search that ended sooner counts with what it had.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -17,10 +17,11 @@ import numpy as np
 from auber.config import Config
 from auber.errors import RunError
 from auber.search.game import PruningGame
-from auber.search.methods import LayerSearch
-from auber.search.players import greedy
+from auber.search.methods import LayerChoice, LayerSearch
+from auber.search.players import greedy, surrogate
 from auber.search.players.dqn import play_layer
 from auber.system.progress import Progress
+from benchmarks.regret import evolution
 from benchmarks.regret.tables import LayerTable
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
 
 BUDGETS = (50, 100, 200, 300)  # rewards after which searches are compared
 REWARDS = (1, *range(10, 301, 10))  # where a curve is drawn; every budget is among them
+
+# Searches that need no state; greedy search draws nothing and plays once.
+SEARCHES: dict[str, Callable[[LayerSearch], LayerChoice]] = {
+    "surrogate": surrogate.choose_layer,
+    "evolution": evolution.choose_layer,
+    "greedy": greedy.choose_layer,
+}
 
 _POINTS = 100.0
 
@@ -69,16 +77,17 @@ def play_agent(table: LayerTable, preset: str, config: Config, seed: int) -> Pla
     )
 
 
-def play_greedy(table: LayerTable, config: Config) -> Play:
-    """Play greedy search."""
-    no_encoder = cast("Encoder", None)  # greedy search looks at scores alone
+def play_search(table: LayerTable, name: str, config: Config, seed: int) -> Play:
+    """Play a layer search that looks at scores alone."""
+    no_encoder = cast("Encoder", None)
     heads = tuple(range(len(table.heads)))
 
     def look_up(masks: Sequence[tuple[int, ...]]) -> list[float]:
         return [table.known[mask] for mask in masks]
 
+    config = config.replace({"seed": seed, "surrogate.rewards": REWARDS[-1]})
     layer = LayerSearch(table.layer, no_encoder, heads, look_up, config, Progress())
-    choice = greedy.choose_layer(layer)
+    choice = SEARCHES[name](layer)
     return _play(
         _regrets(table, choice.details["curve"]),
         choice=_POINTS * (table.optimum - table.known[choice.removed]),

@@ -15,7 +15,13 @@ from auber.system.records import Count, Name, Number, Record, parse
 
 REGRET = "auber regret"  # the kind of these results
 _REMEDY = "measure it again"
-_OTHERS = {"greedy": "greedy", "random": "random masks, in expectation"}
+_OTHERS = {
+    "best-agent": "agent, best of six settings",
+    "surrogate": "surrogate",
+    "evolution": "evolution",
+    "greedy": "greedy",
+    "random": "random masks, in expectation",
+}
 
 
 class _Measurement(Record):
@@ -93,7 +99,7 @@ def regret_table(regret: Regret) -> Table:
     ]
     return Table(
         "regret",
-        f"Regret in points, {regret.seeds} plays of each agent on each layer",
+        f"Regret in points, {regret.seeds} plays of each player on each layer",
         pd.DataFrame(rows, dtype=object),
         notes=(
             "Points (100 times the metric) by which the best mask found after a number of rewards "

@@ -20,15 +20,36 @@ from auber.metrics.statistics import summary
 from auber.run import provenance
 from auber.system.progress import Progress
 from auber.training.devices import Hardware
-from benchmarks.regret.replay import REWARDS, Play, play_agent, play_greedy, play_random
+from benchmarks.regret.replay import (
+    REWARDS,
+    SEARCHES,
+    Play,
+    play_agent,
+    play_random,
+    play_search,
+)
 from benchmarks.regret.tables import LayerTable, RunTables
 
 # The settings that a replay reads.
-SETTINGS = ("agent.*", "search.matrix", "search.norm", "reward.scale", "reward.stop", "reward.head")
-_OTHERS = ("greedy", "random")
+SETTINGS = (
+    "agent.*",
+    "surrogate.*",
+    "search.matrix",
+    "search.norm",
+    "reward.scale",
+    "reward.stop",
+    "reward.head",
+)
+# The presets' agents, and the best of six settings tried on these tables (docs/experiments.md).
+AGENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{preset: (preset, {}) for preset in PRESETS},
+    "best-agent": ("default", {"agent.learning_starts": 32, "agent.double_q": True}),
+}
+PLAYERS = (*AGENTS, *SEARCHES, "random")
+_ONE_PLAY = ("greedy", "random")  # these draw nothing
 _DIGITS = 6  # of a point
 
-Plays = dict[str, list[Play]]  # by player; an agent has one play per seed
+Plays = dict[str, list[Play]]  # by player; one per seed, or a single one
 
 
 def measure_regret(
@@ -41,17 +62,21 @@ def measure_regret(
 ) -> dict[str, Any]:
     """Replay the players on all tables; `settings` change every agent."""
     for name in players:
-        if name not in (*PRESETS, *_OTHERS):
-            raise ConfigError(unknown_name("player", name, (*PRESETS, *_OTHERS)))
+        if name not in PLAYERS:
+            raise ConfigError(unknown_name("player", name, PLAYERS))
     settings = settings or {}
     for key in settings:
-        if key not in SETTINGS and not key.startswith("agent."):
+        if key not in SETTINGS and not key.startswith(("agent.", "surrogate.")):
             remedy = "give --seeds" if key == "seed" else "leave it out"
             raise ConfigError(
                 f"settings: a replay reads {', '.join(SETTINGS)}, found {key}; {remedy}"
             )
-    names = dict.fromkeys(name for name in players if name in PRESETS)
-    configs = {name: make_config(name, settings=settings) for name in names}
+    configs = {
+        name: make_config(AGENTS[name][0], settings={**AGENTS[name][1], **settings})
+        for name in dict.fromkeys(players)
+        if name in AGENTS
+    }
+    plain = make_config("paper", settings=settings)  # of the searches
 
     def place_of(run: RunTables) -> tuple[str, ...]:
         return run.model, run.task, run.protocol, run.metric
@@ -63,10 +88,10 @@ def measure_regret(
         for run in found:
             for table in sorted(run.layers, key=lambda table: table.layer):
                 progress.begin(f"{run.task}, layer {table.layer}", 0)
-                plays = _play_all(table, players, configs, num_seeds)
+                plays = _play_all(table, players, configs, plain, num_seeds)
                 progress.end()
                 played.append(plays)
-                layers.append(_describe_layer(run.seed, table, plays, configs))
+                layers.append(_describe_layer(run.seed, table, plays))
         panels.append(
             {
                 **dict(zip(("model", "task", "protocol", "metric"), place, strict=True)),
@@ -76,9 +101,7 @@ def measure_regret(
                 ],
                 "layers": layers,
                 "mean": {
-                    name: _describe(
-                        [plays[name] for plays in played], name in configs, is_mean=True
-                    )
+                    name: _describe([plays[name] for plays in played], name, is_mean=True)
                     for name in played[0]
                 },
             }
@@ -90,29 +113,32 @@ def measure_regret(
         "provenance": provenance.describe(Hardware(torch.device("cpu"), "float32", threads=1)),
         "seeds": num_seeds,
         "presets": {name: _settings_read(config) for name, config in configs.items()},
+        "searches": _settings_read(plain),
         "rewards": list(REWARDS),
         "panels": panels,
     }
 
 
 def _play_all(
-    table: LayerTable, players: Sequence[str], configs: Mapping[str, Config], num_seeds: int
+    table: LayerTable,
+    players: Sequence[str],
+    configs: Mapping[str, Config],
+    plain: Config,
+    num_seeds: int,
 ) -> Plays:
     found: Plays = {}
     for name in players:
+        seeds = range(1 if name in _ONE_PLAY else num_seeds)
         if name == "random":
             found[name] = [play_random(table)]
-        elif name == "greedy":
-            found[name] = [play_greedy(table, next(iter(configs.values()), make_config("paper")))]
+        elif name in SEARCHES:
+            found[name] = [play_search(table, name, plain, seed) for seed in seeds]
         else:
-            seeds = range(num_seeds)
             found[name] = [play_agent(table, name, configs[name], seed) for seed in seeds]
     return found
 
 
-def _describe_layer(
-    seed: int, table: LayerTable, plays: Plays, agents: Mapping[str, Config]
-) -> dict[str, Any]:
+def _describe_layer(seed: int, table: LayerTable, plays: Plays) -> dict[str, Any]:
     return {
         "layer": table.layer,
         "seed": seed,
@@ -121,12 +147,12 @@ def _describe_layer(
         "unpruned_score": table.scores[0],
         "optimum": {"removed": list(table.best), "score": table.optimum},
         "searches": {
-            name: _describe([found], name in agents, is_mean=False) for name, found in plays.items()
+            name: _describe([found], name, is_mean=False) for name, found in plays.items()
         },
     }
 
 
-def _describe(layers: Sequence[Sequence[Play]], is_agent: bool, is_mean: bool) -> dict[str, Any]:
+def _describe(layers: Sequence[Sequence[Play]], name: str, *, is_mean: bool) -> dict[str, Any]:
     """Return the numbers of a search on one layer, or their means over the layers."""
     described: dict[str, Any] = {"regret": _mean_curve([play for each in layers for play in each])}
     for quantity in layers[0][0].numbers:
@@ -135,9 +161,9 @@ def _describe(layers: Sequence[Sequence[Play]], is_agent: bool, is_mean: bool) -
         found: dict[str, Any] = {"mean": _round(fmean(by_layer))}
         if is_mean:
             found["over_layers"] = _interval(by_layer)
-        if is_agent:
+        if name not in _ONE_PLAY:
             found["over_seeds"] = _interval([fmean(each) for each in zip(*values, strict=True)])
-        if is_agent and not is_mean:
+        if name not in _ONE_PLAY and not is_mean:
             found["plays"] = [_round(value) for value in values[0]]
         described[quantity] = found
     return described

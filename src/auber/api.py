@@ -22,6 +22,9 @@ from auber.run.folder import Resume, check_place
 from auber.run.pipeline import Pruned, carry_out
 from auber.run.request import check_keep, request_finetuning, request_pruning
 from auber.run.trackers import check_trackers
+from auber.search.methods import Method
+from auber.search.own import Player, make_method
+from auber.search.registry import get_method
 from auber.system.distributed import is_main_process, num_processes
 from auber.system.progress import LogProgress, Progress
 from auber.training.devices import resolve_hardware
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Pruned", "evaluate", "finetune", "prune"]
 
+# Who is told how far a run is: listeners, and names of experiment trackers.
+Listeners = Progress | str | Sequence[Progress | str] | None
+
 
 def prune(
     model: str | Path | PreTrainedModel,
@@ -39,15 +45,14 @@ def prune(
     *,
     task: str | TaskData,
     method: str = "auber",
+    player: Player | None = None,
     heads: int | str | Path | None = None,
     keep: float | str | Sequence[float] | None = None,
-    tolerance: float | None = None,
     origin: str | Path | PreTrainedModel | None = None,
     config: Config | str = "default",
     out: str | Path | None = None,
     resume: Resume = False,
-    progress: Progress | None = None,
-    track: Sequence[str] = (),
+    progress: Listeners = None,
 ) -> Pruned:
     """Prune an encoder for a task and fine-tune what is left.
 
@@ -55,36 +60,34 @@ def prune(
         model: A folder, hub name, finished run, or a live model, which is not changed.
         tokenizer: The tokenizer of a live model.
         task: The name of a known task, or rows as `auber.make_task` returns them.
-        method: One of the methods that `auber methods` lists.
+        method: One of the methods that `auber list methods` shows.
+        player: A player of your own, in place of a method; see `auber.search.own`.
         heads: How many heads a ranking removes; or a finished run, to remove as many and be tuned
             like it. Under protocol crossfit a search takes a number too.
         keep: The share of the encoder's multiply-adds that a ranking leaves, such as 0.5 (the
             default), or several, each of which gives a model in `out`/models. Heads and neurons go;
-            `size.units` and `size.even` change that.
-        tolerance: Choose the smallest size that loses at most so many points, on rows of train that
-            are held out of all tunings; of those of `keep`, by default from 0.75 to 0.125.
+            the settings `size.units` and `size.even` change that. With `size.tolerance`, the
+            smallest size is chosen that loses at most so many points.
         origin: The pretrained model behind a fine-tuned `model`, for protocol crossfit. A run of
             `finetune` knows it.
         config: The name of a preset, or the settings that `auber.make_config` returns.
         out: The folder of the run; without it, a temporary one is used.
         resume: Continue the run in `out`; "upgrade" allows other versions of auber, torch and
             transformers.
-        progress: Who is told how far the run is. By default it is logged at level INFO, which
-            `logging.basicConfig(level="INFO")` shows.
-        track: Experiment trackers such as ["tensorboard"]; their files go into `out`.
+        progress: Who is told how far the run is: a `Progress`, the name of an experiment tracker
+            such as "tensorboard", whose files go into `out`, or a list of these. Without a
+            `Progress` it is logged at level INFO, which `logging.basicConfig(level="INFO")` shows.
     """
-    trackers = _check_folder(out, resume, track)
+    listener, trackers = _split_listeners(progress)
+    _check_folder(out, resume, trackers)
     task, settings = _load_task(task, config)
     if keep is not None:
         settings = settings.replace({"size.keep": check_keep(keep)})
-    if tolerance is not None:
-        settings = settings.replace({"size.tolerance": tolerance})
-    listener = _make_listener(progress)
     request = request_pruning(
         model,
         tokenizer,
         task=task,
-        method=method,
+        method=_choose_method(method, player),
         heads=heads,
         origin=origin,
         config=settings,
@@ -103,14 +106,13 @@ def finetune(
     config: Config | str = "default",
     out: str | Path | None = None,
     resume: Resume = False,
-    progress: Progress | None = None,
-    track: Sequence[str] = (),
+    progress: Listeners = None,
 ) -> Pruned:
     """Fine-tune a pretrained encoder, as a start for several prunings; see `prune`."""
-    trackers = _check_folder(out, resume, track)
+    listener, trackers = _split_listeners(progress)
+    _check_folder(out, resume, trackers)
     task, settings = _load_task(task, config)
     request = request_finetuning(model, tokenizer, task=task, config=settings)
-    listener = _make_listener(progress)
     return carry_out(request, out, resume=resume, progress=listener, trackers=trackers)
 
 
@@ -148,8 +150,30 @@ def evaluate(
     return evaluate_rows(model, rows, task.metric)
 
 
-def _check_folder(out: str | Path | None, resume: Resume, track: Sequence[str]) -> tuple[str, ...]:
-    """Return the trackers; raise what is wrong with the folder before the model is read."""
+def _choose_method(method: str, player: Player | None) -> Method:
+    if player is None:
+        return get_method(method)
+    if method != "auber":
+        raise ConfigError(
+            f"player: takes the place of a method, found method={method!r:.40}; leave one out"
+        )
+    return make_method(player)
+
+
+def _split_listeners(progress: Listeners) -> tuple[Progress, tuple[str, ...]]:
+    """Return who is told, by default the log of the main process, and the trackers."""
+    given: Sequence[Progress | str | None] = (
+        [progress] if progress is None or isinstance(progress, (Progress, str)) else progress
+    )
+    trackers = check_trackers([each for each in given if isinstance(each, str)])
+    others = [each for each in given if each is not None and not isinstance(each, str)]
+    if not others:
+        return LogProgress() if is_main_process() else Progress(), trackers
+    return others[0] if len(others) == 1 else Progress(*others), trackers
+
+
+def _check_folder(out: str | Path | None, resume: Resume, trackers: Sequence[str]) -> None:
+    """Raise what is wrong with the folder before the model is read."""
     if resume not in (False, True, "upgrade"):
         raise ConfigError(f"resume: must be True, False or 'upgrade', found {resume!r}")
     if resume and out is None:
@@ -161,13 +185,11 @@ def _check_folder(out: str | Path | None, resume: Resume, track: Sequence[str]) 
         )
     if out is not None and num_processes() == 1:  # in a group another may have created it by now
         check_place(Path(out), resume=bool(resume))
-    trackers = check_trackers(track)
     if trackers and out is None:
         raise ConfigError(
             f"tracker {trackers[0]}: its files go into the run's folder, found none; give "
             "out='runs/mine'"
         )
-    return trackers
 
 
 def _load_task(task: str | TaskData, config: Config | str) -> tuple[TaskData, Config]:
@@ -181,8 +203,3 @@ def _load_task(task: str | TaskData, config: Config | str) -> tuple[TaskData, Co
             "single settings as auber.make_config(settings={...})"
         )
     return task, make_config(config, task=task.name)
-
-
-def _make_listener(progress: Progress | None) -> Progress:
-    """Return the caller's listener; by default the log of the main process."""
-    return progress or (LogProgress() if is_main_process() else Progress())

@@ -10,12 +10,14 @@ from statistics import fmean
 import pytest
 
 from auber.config import make_config
-from auber.errors import RunError
+from auber.errors import ConfigError, RunError
 from auber.search.players.exhaustive import all_masks
+from auber.system.progress import Progress
 from benchmarks.common import ROOT
 from benchmarks.regret import __main__ as regret
-from benchmarks.regret.replay import expected_regret, play_agent, play_greedy
-from benchmarks.regret.tables import LayerTable, read_tables
+from benchmarks.regret.replay import REWARDS, expected_regret, play_agent, play_search
+from benchmarks.regret.result import measure_regret
+from benchmarks.regret.tables import LayerTable, RunTables, read_tables
 
 KEPT = ROOT / "results" / "regret"
 
@@ -33,6 +35,12 @@ def make_table(layer=0, num_heads=4, score=None):
     )
 
 
+def make_run(**changes):
+    facts = {"model": "m", "task": "toys", "metric": "accuracy", "protocol": "seen", "seed": 0}
+    facts |= {"provenance": {}, "layers": (make_table(),)}
+    return RunTables(**(facts | changes))
+
+
 @pytest.mark.parametrize("rewards", range(1, 6))
 def test_the_expectation_is_that_of_all_draws(rewards):
     scores = [0.3, 0.5, 0.1, 0.9, 0.4]
@@ -42,14 +50,24 @@ def test_the_expectation_is_that_of_all_draws(rewards):
 
 
 def test_greedy_finds_the_optimum_of_separate_heads():
-    play = play_greedy(make_table(), make_config("paper"))
+    play = play_search(make_table(), "greedy", make_config("paper"), 0)
     assert (play.numbers["choice"], play.numbers["50"]) == (0, 0)
     assert play.numbers["rewards"] == 1 + 4 + 3 + 2
 
 
 def test_greedy_misses_what_pays_only_together():
     table = make_table(score=lambda mask: {(): 0.5, (0, 1): 0.9}.get(mask, 0.4))
-    assert play_greedy(table, make_config("paper")).numbers["choice"] == pytest.approx(40)
+    assert play_search(table, "greedy", make_config("paper"), 0).numbers["choice"] == pytest.approx(
+        40
+    )
+
+
+@pytest.mark.parametrize("name", ["surrogate", "evolution"])
+def test_a_search_finds_what_pays_only_together(name):
+    table = make_table(num_heads=6, score=lambda mask: 0.5 + 0.4 * ({0, 1} <= {*mask}))
+    play = play_search(table, name, make_config("paper"), 3)
+    assert (play.numbers["50"], play.numbers["choice"]) == (0, 0)
+    assert play == play_search(table, name, make_config("paper"), 3)
 
 
 def test_an_agent_that_sees_all_masks_has_no_regret():
@@ -58,6 +76,33 @@ def test_an_agent_that_sees_all_masks_has_no_regret():
     play = play_agent(make_table(), "paper", config, seed=0)
     assert play.numbers["300"] == pytest.approx(0)
     assert play == play_agent(make_table(), "paper", config, seed=0)
+
+
+def test_means_and_intervals():
+    run = make_run(layers=(make_table(), make_table(1, score=lambda mask: 0.5)))
+    result = measure_regret([run], ["surrogate", "greedy", "random"], 2, Progress())
+    (panel,) = result["panels"]
+    assert result["rewards"] == list(REWARDS)
+    assert [layer["layer"] for layer in panel["layers"]] == [0, 1]
+    assert panel["layers"][0]["optimum"] == {"removed": [1, 3], "score": 0.7}
+    random = panel["mean"]["random"]
+    assert random["regret"][0] == pytest.approx(10)  # of 20 and 0
+    assert random["50"] == {"mean": 0.0, "over_layers": {"n": 2, "interval": None}}
+    assert "over_seeds" not in panel["mean"]["greedy"]["choice"]
+    assert panel["mean"]["surrogate"]["50"]["over_seeds"]["n"] == 2
+    assert len(panel["layers"][0]["searches"]["surrogate"]["choice"]["plays"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("players", "settings", "message"),
+    [
+        (["papper"], {}, "Unknown player 'papper'. Did you mean 'paper'"),
+        (["paper"], {"first.epochs": 3}, "first.epochs"),
+    ],
+)
+def test_what_no_replay_knows_is_refused(players, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        measure_regret([make_run()], players, 1, Progress(), settings)
 
 
 def test_an_exhaustive_run_is_recorded(tmp_path, run_auber):
@@ -83,7 +128,7 @@ def test_an_exhaustive_run_is_recorded(tmp_path, run_auber):
 
 def test_the_kept_tables_give_the_kept_result(tmp_path, capsys):
     shutil.copy(KEPT / "tables.json", tmp_path)
-    words = [str(tmp_path / "tables.json"), "--players", "greedy,random"]
+    words = [str(tmp_path / "tables.json"), "--players", "surrogate,greedy,random", "--seeds", "1"]
     regret.main([*words, "--out", str(tmp_path / "out.json")])
     found, kept = (
         json.loads(path.read_text()) for path in (tmp_path / "out.json", KEPT / "regret.json")

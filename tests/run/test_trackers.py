@@ -83,19 +83,19 @@ def test_a_run_tells_its_search_its_tunings_and_its_result(plain):
 def test_a_wrong_tracker_is_an_error_before_any_work(tmp_path, monkeypatch):
     message = r"^Unknown tracker 'tensorbord'. Did you mean 'tensorboard'\? Known: aim, "
     with pytest.raises(ConfigError, match=message):
-        prune(tmp_path / "run", track=["tensorbord"])
+        prune(tmp_path / "run", progress=["tensorbord"])
     monkeypatch.setattr("auber.run.trackers.importlib.util.find_spec", lambda name: None)
     message = (
         r"^tracker mlflow: the package mlflow must be installed, and is not; pip install "
         r"'auber\[track\]'$"
     )
     with pytest.raises(ConfigError, match=message):
-        prune(tmp_path / "run", track=["mlflow"])
+        prune(tmp_path / "run", progress=["mlflow"])
     assert not (tmp_path / "run").exists()
     message = "tracker tensorboard: its files go into the run's folder, found none; give"
     monkeypatch.undo()
     with pytest.raises(ConfigError, match=message):
-        prune(None, track=["tensorboard"])
+        prune(None, progress=["tensorboard"])
 
 
 def test_trackers_are_a_list_each_once():
@@ -112,7 +112,7 @@ def test_tensorboard_gets_every_number_and_changes_none(plain, tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    outcome = prune(tmp_path / "run", track=["tensorboard"])
+    outcome = prune(tmp_path / "run", progress=["tensorboard"])
     assert same(outcome, plain[1])
     folder = tmp_path / "run" / "track" / "tensorboard"
     events = EventAccumulator(str(folder)).Reload()
@@ -155,9 +155,9 @@ def test_mlflow_keeps_its_store_in_the_run_and_goes_on_as_the_same(plain, tmp_pa
 
     monkeypatch.setattr(Run, "finish_stage", stop_at_the_last)
     with pytest.raises(KeyboardInterrupt):
-        prune(tmp_path / "run", track=["mlflow"])
+        prune(tmp_path / "run", progress=["mlflow"])
     monkeypatch.setattr(Run, "finish_stage", finish)
-    assert same(prune(tmp_path / "run", track=["mlflow"], resume=True), plain[1])
+    assert same(prune(tmp_path / "run", progress=["mlflow"], resume=True), plain[1])
 
     assert [path.name for path in tmp_path.iterdir()] == ["run"], "nothing beside the run's folder"
     assert not mlflow.is_tracking_uri_set(), "the caller's MLflow is as it was"
@@ -237,10 +237,10 @@ def test_a_tracker_that_cannot_be_opened_is_an_error_before_any_work(other, tmp_
         r"leave out --track other, and go on with --resume$"
     )
     with pytest.raises(RunError, match=message):
-        prune(tmp_path / "run", track=["other"])
+        prune(tmp_path / "run", progress=["other"])
     assert not list((tmp_path / "run" / "stages").iterdir())
     other.fails_at_start = False
-    prune(tmp_path / "run", track=["other"], resume=True)
+    prune(tmp_path / "run", progress=["other"], resume=True)
     assert other.last.settings["agent.episodes"] == 6
 
 
@@ -256,7 +256,7 @@ def test_each_tracker_gets_the_settings_of_a_run_once(other, tmp_path, monkeypat
 def test_a_tracker_that_fails_does_not_take_the_run_with_it(other, plain, tmp_path, caplog):
     other.fails_at_step, other.fails_at_end = 3, True
     with caplog.at_level(logging.WARNING):
-        outcome = prune(tmp_path / "run", track=["other"])
+        outcome = prune(tmp_path / "run", progress=["other"])
     assert same(outcome, plain[1])
     assert len(other.last.logged) == 3
     assert [

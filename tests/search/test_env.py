@@ -5,10 +5,20 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.search.env import ENV_ID, HeadPruningEnv
+from auber.search.blocks import rank_by_norm
+from auber.search.env import (
+    ENV_ID,
+    EXCHANGE_ENV_ID,
+    NEURON_ENV_ID,
+    HeadPruningEnv,
+    PlanExchangeEnv,
+)
 from auber.search.game import GameError
+from auber.search.state import block_state
 from auber.search.toy import ToyLayer
+from tests.tiny_models import tiny_model
 
 STATE = np.array([0.5, 0.3, 0.2], dtype=np.float32)
 SCORES = {(): 0.50, (0,): 0.52, (1,): 0.49, (2,): 0.50, (0, 1): 0.60, (0, 2): 0.40, (1, 2): 0.10}
@@ -30,6 +40,51 @@ def test_the_environment_passes_gymnasiums_checker():
     assert info["score"] == ToyLayer().score(())
     observation[:] = 9.0  # observations belong to the caller
     np.testing.assert_array_equal(gymnasium.make(ENV_ID).reset(seed=0)[0], ToyLayer().state)
+
+
+@pytest.mark.parametrize(
+    ("name", "actions", "entries"), [(NEURON_ENV_ID, 17, 16), (EXCHANGE_ENV_ID, 31, 6)]
+)
+def test_the_other_games_pass_gymnasiums_checker(name, actions, entries):
+    env = gymnasium.make(f"auber.search.env:{name}").unwrapped
+    check_env(env)
+    assert (env.action_space.n, env.observation_space.shape) == (actions, (entries,))
+
+
+def test_a_feed_forward_is_played_by_blocks_on_a_real_layer():
+    encoder = encoder_of(tiny_model("modernbert"))  # gated
+    blocks = rank_by_norm(encoder, 0, encoder.present_neurons(0), 4)
+    state = block_state(encoder.parts(0).contract.weight, blocks).numpy()
+    asked = []
+
+    def score(removed):
+        asked.append(sorted(neuron for block in removed for neuron in blocks[block]))
+        return 0.5 + len(removed) / 100
+
+    env = gymnasium.make(NEURON_ENV_ID, state=state, score=score, block_reward=0.5)
+    observation, _ = env.reset(seed=0)
+    assert observation.argmin() == 0, "the lowest block is ranked first"
+    assert observation.sum() == pytest.approx(1)
+    _, reward, *_ = env.step(2)
+    assert (reward, asked) == (pytest.approx(1.5), [[], sorted(blocks[2])])
+
+
+def test_an_exchange_keeps_the_cost_and_ends_in_time():
+    env = gymnasium.make(EXCHANGE_ENV_ID, length=3).unwrapped
+    assert isinstance(env, PlanExchangeEnv)
+    _, info = env.reset(seed=0)
+    layout, start, before = env.game.layout, env.game.start, info["score"]
+    total, done = 0.0, False
+    while not done:
+        *others, stop = np.flatnonzero(info["action_mask"])
+        _, reward, done, _, info = env.step(others[0] if others else stop)
+        total += reward
+    assert env.game.exchanges == 3
+    saved = [layout.saved(layout.flags(plan)) for plan in (start, env.game.plan)]
+    assert saved[1] >= saved[0]
+    assert total == pytest.approx(100 * (info["score"] - before))
+    with pytest.raises(GameError, match="layout, start and score belong together; give all three"):
+        PlanExchangeEnv(layout)
 
 
 def test_the_action_mask_comes_with_every_reset_and_step():

@@ -29,8 +29,9 @@ def choose(name, model, num_removed, config=CONFIG, rows=None):
 
 def test_the_registry():
     assert list(METHODS) == [
-        "auber", "auber-query", "auber-key", "auber-l2", "auber-reverse", "greedy", "exhaustive",
-        "random", "confidence", "michel", "fisher", "voita", "original", "original+tuning",
+        "auber", "auber-query", "auber-key", "auber-l2", "auber-reverse", "surrogate", "greedy",
+        "exhaustive", "random", "confidence", "michel", "fisher", "voita", "original",
+        "original+tuning",
     ]  # fmt: skip
     for name, method in METHODS.items():
         assert name == method.name

@@ -98,8 +98,7 @@ def command(
                 config=settings,
                 out=out,
                 resume="upgrade" if resume and allow_upgrade else resume,
-                progress=progress,
-                track=trackers,
+                progress=[progress, *trackers],
             )
     if json:
         screen.print_json(tuned.result)

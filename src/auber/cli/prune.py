@@ -20,6 +20,14 @@ _Method = Annotated[
         autocompletion=options.complete({name: method.doc for name, method in METHODS.items()}),
     ),
 ]
+_Player = Annotated[
+    str | None,
+    typer.Option(
+        "--player",
+        metavar="MODULE:NAME",
+        help="Your own player, in place of --method: a class or an object with choose_layer.",
+    ),
+]
 _Heads = Annotated[
     int | None,
     typer.Option(
@@ -91,6 +99,7 @@ def command(
     labels: options.Labels = None,
     metric: options.Metric = None,
     method: _Method = "auber",
+    player: _Player = None,
     heads: _Heads = None,
     heads_from: _HeadsFrom = None,
     keep: _Keep = None,
@@ -125,6 +134,11 @@ def command(
 
     if heads is not None and heads_from is not None:
         raise ConfigError("--heads and --heads-from exclude each other; give one")
+    if player is not None and method != "auber":
+        raise ConfigError(f"--player takes the place of --method {method}; give one of them")
+    if player is not None and ":" not in player:
+        raise ConfigError(f"--player must be MODULE:NAME, found '{player}'")
+    method = player or method
     has_heads = heads is not None or heads_from is not None
     is_sized = keep is not None or tolerance is not None
     is_sized |= get_method(method).removes_neurons and not has_heads
@@ -136,7 +150,7 @@ def command(
     options.require_model(model)
     trackers = check_trackers(track or ())
     settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
-    size = {"size.units": units, "size.even": even or None}
+    size = {"size.units": units, "size.even": even or None, "size.tolerance": tolerance}
     settings = settings.replace({key: value for key, value in size.items() if value is not None})
     with screen.listening(quiet=quiet) as progress:
         rows = options.task_from_options(
@@ -152,13 +166,11 @@ def command(
                 method=method,
                 heads=heads_from if heads is None else heads,
                 keep=keep,
-                tolerance=tolerance,
                 origin=origin,
                 config=settings,
                 out=out,
                 resume="upgrade" if resume and allow_upgrade else resume,
-                progress=progress,
-                track=trackers,
+                progress=[progress, *trackers],
             )
     if json:
         screen.print_json(pruned.result)

@@ -24,6 +24,7 @@ from auber.config.sections import (
     Reward,
     Search,
     Size,
+    Surrogate,
     Voita,
     settings,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "Reward",
     "Search",
     "Size",
+    "Surrogate",
     "Value",
     "Voita",
     "flatten_tables",

@@ -81,6 +81,10 @@ _PAPER: dict[str, Value] = {
     "agent.double_q": False,
     "agent.stop_value": None,
     "agent.choose": "rollout",  # P
+    "surrogate.rewards": 200,
+    "surrogate.start": 20,
+    "surrogate.batch": 8,
+    "surrogate.penalty": 0.03,
     "layer.epochs": 3,  # R
     "layer.learning_rate": 2e-6,  # P
     "layer.warmup": 0.0,

@@ -306,6 +306,17 @@ class Agent(Section):
     )
 
 
+class Surrogate(Section):
+    """The method `surrogate`."""
+
+    rewards: Int = setting(200, "masks scored in each layer", ge=1)
+    start: Int = setting(20, "masks scored before the first prediction: random, but one", ge=1)
+    batch: Int = setting(8, "best predicted masks scored between two predictions", ge=1)
+    penalty: float = setting(
+        0.03, "ridge penalty: variance of the noise relative to that of the scores", ge=1e-9
+    )
+
+
 class RandomPruning(Section):
     """The method `random`."""
 
@@ -348,6 +359,7 @@ class Config(Section):
     search: Search = Field(default_factory=Search)
     size: Size = Field(default_factory=Size)
     agent: Agent = Field(default_factory=Agent)
+    surrogate: Surrogate = Field(default_factory=Surrogate)
     layer: LayerTuning = Field(default_factory=LayerTuning)
     last: LastTuning = Field(default_factory=LastTuning)
     random: RandomPruning = Field(default_factory=RandomPruning)

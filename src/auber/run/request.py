@@ -134,22 +134,21 @@ def request_pruning(
     tokenizer: PreTrainedTokenizerBase | None,
     *,
     task: TaskData,
-    method: str,
+    method: Method,
     heads: int | str | Path | None,
     origin: str | Path | PreTrainedModel | None,
     config: Config,
     progress: Progress,
 ) -> Request:
     """Return the request to prune a model; the arguments are those of `auber.prune`."""
-    chosen = get_method(method)
     has_size = bool(config.size.keep)
-    config, number, run = _assign_heads(chosen, config, heads)
+    config, number, run = _assign_heads(method, config, heads)
     matched = None if run is None else _read_matched(run, task, config)
-    if matched is not None and chosen.removes_heads:
-        config = _match_size(chosen, config, matched)
+    if matched is not None and method.removes_heads:
+        config = _match_size(method, config, matched)
     start = load_fine_tuned(model, tokenizer, task, config)
     warn_of_classes(start.name, start.classes, task)
-    request = _make_request(start, task, chosen, config, number, matched)
+    request = _make_request(start, task, method, config, number, matched)
     if heads is None and config.size.keep and not has_size:
         progress.say(f"no size was given, so half of the multiply-adds are kept (--keep {_HALF})")
     _check_fold_models(request, has_origin=origin is not None)

@@ -208,7 +208,11 @@ class Effort:
         """Return the effort of a layer's rewards; each computes the layers behind it."""
         heads = len(self._encoder.present(layer))
         usual = heads + _REWARDS_PER_GAME * self._config.agent.episodes
-        by_method = {"exhaustive": 1 << heads, "greedy": heads * (heads + 1) // 2}
+        by_method = {
+            "exhaustive": 1 << heads,
+            "greedy": heads * (heads + 1) // 2,
+            "surrogate": self._config.surrogate.rewards,
+        }
         rewards = min(by_method.get(self._request.method.name, usual), 1 << heads)
         behind = 1 - layer / self._encoder.num_layers
         return _REWARD * rewards * len(self._splits.layers[layer].reward) * behind

@@ -32,7 +32,7 @@ def describe_change(result: dict[str, Any]) -> str | None:
 
 def describe_sizes(result: dict[str, Any]) -> Iterator[str]:
     """Yield a line for each of several sizes, and one that says which was chosen and why."""
-    sizes, metric = result.get("sizes") or (), result["metric"]
+    sizes, metric = result.get("sizes") or [], result["metric"]
     for size in sizes:
         after, held_out = size["after"], size.get("held_out")
         parameters, time = _millions(after["parameters"]), _milliseconds(after["milliseconds"])

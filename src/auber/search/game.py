@@ -1,10 +1,11 @@
 """The pruning game of one layer: remove units one at a time, or stop.
 
-The units are a layer's heads. With n units there are n + 1 actions: 0 to n - 1 remove that unit,
-n stops. The reward of a removal is the change of the metric times `scale`, plus `unit_reward` (0 in
-the paper). The reward of stopping is `stop_reward`. A unit cannot be removed twice, and the last
-unit cannot be removed, so after n - 1 removals stopping is the only legal action. The reward of
-that forced stop is always 0, because it was not a choice.
+The units are a layer's heads, or blocks of its neurons (`auber.search.blocks`). With n units there
+are n + 1 actions: 0 to n - 1 remove that unit, n stops. The reward of a removal is the change of
+the metric times `scale`, plus `unit_reward` (0 in the paper). The reward of stopping is
+`stop_reward`. A unit cannot be removed twice, and the last unit cannot be removed, so after n - 1
+removals stopping is the only legal action. The reward of that forced stop is always 0, because it
+was not a choice.
 
 The state is a copy of the initial state with 0 at the removed units. After a stop there is none.
 The paper's listing overwrites the stored state and lets a unit be chosen again.
@@ -81,7 +82,7 @@ class PruningGame:
         self.rewards_asked = 1
         self._score = score
         self._scores: dict[Mask, float] = {}
-        self._unpruned_state = _freeze(initial)
+        self._unpruned_state = freeze(initial)
         self.prior: Mask = tuple(sorted(prior))
         if not (set(prior) < set(range(self.num_units)) and len(set(prior)) == len(prior)):
             raise GameError(
@@ -107,6 +108,11 @@ class PruningGame:
         return len(self._scores)
 
     @property
+    def score(self) -> float:
+        """The metric now."""
+        return self.metric(self.removed)
+
+    @property
     def state(self) -> FloatArray:
         """The current state: 0 at the removed units."""
         return self._state_without(self.removed)
@@ -116,7 +122,7 @@ class PruningGame:
             return self._unpruned_state
         state = self._unpruned_state.copy()
         state[list(removed)] = 0.0
-        return _freeze(state)
+        return freeze(state)
 
     def changes(self, removed: Mask) -> Mask:
         """Return the units in which a mask differs from the prior, sorted."""
@@ -132,7 +138,7 @@ class PruningGame:
                 legal[list(self.removed)] = True
             legal[list(self.changes(self.removed))] = False
             legal[self.stop] = True
-        return _freeze(legal)
+        return freeze(legal)
 
     def reset(self) -> FloatArray:
         """Begin a new episode and return the initial state."""
@@ -191,6 +197,7 @@ class PruningGame:
         return self._scores[removed]
 
 
-def _freeze(array: _Array) -> _Array:
+def freeze(array: _Array) -> _Array:
+    """Make an array read-only and return it."""
     array.flags.writeable = False
     return array

@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from auber.errors import ConfigError, unknown_name
 from auber.models.plan import PruningPlan
-from auber.search.methods import Method, RankingChoice, RankingInputs
-from auber.search.players import auber, exhaustive, greedy
+from auber.search.methods import (
+    LayerChoice,
+    LayerSearch,
+    Method,
+    RankingChoice,
+    RankingInputs,
+)
+from auber.search.own import load_method
+from auber.search.players import auber, exhaustive, greedy, surrogate
 from auber.search.rankings import confidence, fisher, michel, random, voita
 
 
@@ -32,7 +39,7 @@ _CONTROLS = (
     ),
 )
 
-_MODULES = (auber, greedy, exhaustive, random, confidence, michel, fisher, voita)
+_MODULES = (auber, surrogate, greedy, exhaustive, random, confidence, michel, fisher, voita)
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -42,7 +49,22 @@ METHODS: dict[str, Method] = {
 
 
 def get_method(name: str) -> Method:
-    """Return the method with this name."""
+    """Return the method with this name; `module:Name` is a user's own player."""
+    if ":" in name:
+        return load_method(name)
     if name not in METHODS:
         raise ConfigError(unknown_name("method", name, METHODS))
     return METHODS[name]
+
+
+def outline_method(name: str) -> Method:
+    """Return the method with this name; a user's own player is imported when it plays."""
+    if ":" not in name:
+        return METHODS[name]
+
+    def choose_layer(search: LayerSearch) -> LayerChoice:
+        choose = load_method(name).choose_layer
+        assert choose is not None
+        return choose(search)
+
+    return Method(name, "a player of your own", choose_layer)

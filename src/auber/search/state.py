@@ -2,13 +2,16 @@
 
 The norm is entrywise: by Lemma 1 of the paper it bounds the norm of the head's output if the
 projection has no bias. The norms are standardised over the layer's heads, then softmax is applied,
-so a state is positive and sums to 1. The game sets the entries of removed heads to 0.
+so a state is positive and sums to 1. The game sets the entries of removed heads to 0. For a
+feed-forward, the norm is that of each block's columns of the contracting matrix.
 
 Where the paper is silent: the standard deviation is the population's, and equal norms give the
 uniform state.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -53,6 +56,21 @@ def head_state(norms: Tensor) -> Tensor:
     if deviation <= _ROUNDING * exact.abs().max():
         return torch.full((len(exact),), 1 / len(exact))
     return torch.softmax(centred / deviation, dim=0).float()
+
+
+def block_state(weight: Tensor, blocks: Sequence[Sequence[int]], norm: str = "l1") -> Tensor:
+    """Return the initial state of a feed-forward from its contracting matrix (hidden, neurons).
+
+    Each of `blocks` has positions of neurons; its norm is that of their columns. The result has
+    shape (blocks,), as for heads.
+    """
+    if norm not in _ORDERS:
+        raise ConfigError(unknown_name("norm", norm, _ORDERS))
+    columns = weight.detach().to("cpu", torch.float64)
+    norms = [
+        torch.linalg.vector_norm(columns[:, list(block)], ord=_ORDERS[norm]) for block in blocks
+    ]
+    return head_state(torch.stack(norms))
 
 
 def projection_state(weight: Tensor, num_heads: int, norm: str) -> Tensor:

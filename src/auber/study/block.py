@@ -88,8 +88,7 @@ def _do_run(job: BlockJob, run: StudyRun, task: TaskData, progress: Progress) ->
         "config": study.config(block, run),
         "out": folder.prepare(block, run),
         "resume": "upgrade" if job.allow_upgrade else True,
-        "progress": progress,
-        "track": job.track,
+        "progress": [progress, *job.track],
     }
     model = folder.run_path(block, START) if run.from_start else _model(study, folder, block, task)
     with provenance.recording(job.command):

@@ -6,7 +6,7 @@ control are matched with it: they remove as many heads and have the same tunings
 
     model = "bert-base-cased"       # hub name, folder, or "agreement": the generated default
     tasks = ["mrpc", "rte"]         # or a table [tasks.NAME] for each, see `StudyTask`
-    methods = ["auber", "random", "original"]
+    methods = ["auber", "random", "original"]  # or your own player, "my_module:MyPlayer"
     seeds = [0, 1, 2]
     preset = "paper"                # this key and those below are optional
     protocols = ["seen"]            # default: the protocol of the preset
@@ -45,7 +45,7 @@ from auber.config import (
 from auber.config.values import parse_only
 from auber.data import TASKS, TaskData, load_task
 from auber.errors import ConfigError, unknown_name
-from auber.search.registry import METHODS
+from auber.search.registry import METHODS, outline_method
 from auber.study.task import LONGEST_NAME, Place, StudyTask, Text
 from auber.system.records import Count, Record, validate
 
@@ -75,14 +75,20 @@ def _require_distinct(items: Any) -> Any:
 
 def _known(kind: str, known: Collection[str]) -> AfterValidator:
     """Return a validator of different names, all of them known."""
+    return AfterValidator(lambda names: _require_known(kind, known, names))
 
-    def check(names: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = [unknown_name(kind, show_name(n), known) for n in names if n not in known]
-        if unknown:
-            raise ValueError(f"must be known. {'; '.join(unknown)}")
-        return tuple(_require_distinct(names))
 
-    return AfterValidator(check)
+def _require_known(kind: str, known: Collection[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    unknown = [unknown_name(kind, show_name(n), known) for n in names if n not in known]
+    if unknown:
+        raise ValueError(f"must be known. {'; '.join(unknown)}")
+    return tuple(_require_distinct(names))
+
+
+def _check_methods(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Accept known methods and players `module:Name`, which are imported when they run."""
+    known = [name for name in names if ":" in name]
+    return _require_known("method", [*METHODS, *known], names)
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,7 @@ class Study(Record):
 
     model: Text
     tasks: dict[str, StudyTask]
-    methods: Annotated[tuple[str, ...], _known("method", METHODS)]
+    methods: Annotated[tuple[str, ...], AfterValidator(_check_methods)]
     seeds: Annotated[tuple[Count, ...], AfterValidator(_require_distinct)]
     protocols: Annotated[tuple[str, ...], _known("protocol", PROTOCOLS)]
     preset: Text = "default"
@@ -188,7 +194,7 @@ class Study(Record):
         """Return the runs of a block in their order."""
         found = [StudyRun(START, None, from_start=False, is_matched=False)]
         for name in sorted(self.methods, key=lambda name: name != MATCHED):
-            method = METHODS[name]
+            method = outline_method(name)
             # Under heldout, a control is fine-tuned on the reward rows too.
             from_start = method.removes_heads or block.protocol != "heldout"
             is_matched = not method.decides_number and method.tunes and MATCHED in self.methods
@@ -198,7 +204,8 @@ class Study(Record):
                     for draw in range(self.draws)
                 ]
             else:
-                found.append(StudyRun(name, name, from_start, is_matched))
+                # A player `module:Name` has a folder `module.Name`.
+                found.append(StudyRun(name.replace(":", "."), name, from_start, is_matched))
         return found
 
     def config(self, block: Block, run: StudyRun) -> Config:
@@ -216,7 +223,9 @@ class Study(Record):
 
     def needs_origin(self, block: Block, run: StudyRun) -> bool:
         """Return whether a run trains fold models, which start from the study's model."""
-        return run.method is not None and METHODS[run.method].uses_fold_models(block.protocol)
+        return run.method is not None and outline_method(run.method).uses_fold_models(
+            block.protocol
+        )
 
     def load_task(self, name: str, seed: int = 0) -> TaskData:
         """Return the rows of a task; `seed` matters only to generated ones."""
@@ -369,7 +378,7 @@ def _find_conflicts(study: Study) -> list[str]:
     matched = [
         name
         for name in study.methods
-        if not METHODS[name].decides_number and METHODS[name].removes_heads
+        if not outline_method(name).decides_number and outline_method(name).removes_heads
     ]
     if matched and MATCHED not in study.methods:
         problems.append(

@@ -13,7 +13,6 @@ closed gates a smoother function of the penalty. On a GPU all trainings replay c
 from __future__ import annotations
 
 import gc
-import itertools
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -24,8 +23,9 @@ import torch
 from torch import Tensor
 
 from auber.data.encoding import part_batch
-from auber.models.encoders import Encoder, encoder_of
+from auber.models.encoders import encoder_of
 from auber.models.surgery import gated
+from auber.search.blocks import rank_by_norm
 from auber.search.methods import RankingInputs
 from auber.search.rankings.common import frozen_copy, present_heads, present_neurons, row_losses
 from auber.search.rankings.selection import UnitScores, costs_of
@@ -36,7 +36,6 @@ from auber.training.cuda_graphs import Batch, Capture, CaptureError, ShapeGraphs
 logger = logging.getLogger(__name__)
 
 _FIRST_LOCATION = 2.0  # all gates begin open: with the usual shape, 97 % of the draws are above 0
-_BLOCKS = 16  # of a layer's neurons, of about the same size
 _UNIFORM = "uniform"  # the column of random numbers in a batch
 
 
@@ -80,20 +79,6 @@ class Trial:
         return fields
 
 
-def rank_blocks(
-    encoder: Encoder, layer: int, present: Sequence[int]
-) -> tuple[tuple[int, ...], ...]:
-    """Return a layer's neurons in blocks by the norm of their column of the contracting matrix."""
-    norms = encoder.parts(layer).contract.weight.detach().float().norm(dim=0)  # (present_neurons,)
-    order = norms.argsort(stable=True).tolist()
-    count = min(_BLOCKS, len(present))
-    bounds = [round(index * len(present) / count) for index in range(count + 1)]
-    return tuple(
-        tuple(present[place] for place in order[low:high])
-        for low, high in itertools.pairwise(bounds)
-    )
-
-
 def _find_blocks(blocks: Sequence[Sequence[int]]) -> Tensor:
     """Return the index of each present neuron's block: (present_neurons,)."""
     of = {neuron: index for index, block in enumerate(blocks) for neuron in block}
@@ -115,7 +100,7 @@ class GateTraining:
         self.heads = present_heads(inputs)
         encoder = encoder_of(self._model)
         self.blocks = {
-            layer: rank_blocks(encoder, layer, neurons)
+            layer: rank_by_norm(encoder, layer, neurons)
             for layer, neurons in present_neurons(inputs).items()
         }
         self._block_of = {

@@ -1,0 +1,173 @@
+"""Exchange search finds better plans of the same cost, within its budget."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from auber.errors import ConfigError, ModelError, PlanError
+from auber.models.costs import UnitCosts
+from auber.models.encoders import encoder_of
+from auber.models.plan import PruningPlan
+from auber.models.surgery import masked
+from auber.search.blocks import Layout, make_slots
+from auber.search.players.exchange import Budget, exchange
+from auber.search.rankings.common import present_heads
+from auber.system.progress import Progress
+from auber.training.evaluation import evaluate_rows
+from tests.search.made import ranking_inputs, self_labelled, silence_heads
+from tests.tiny_models import tiny_model
+
+COSTS = UnitCosts(head=40, neuron=10, num_layers=3, num_heads=4, num_neurons=16)
+EVERY_HEAD = {layer: range(4) for layer in range(3)}
+EVERY_NEURON = {layer: range(16) for layer in range(3)}
+HALF = PruningPlan({layer: range(2) for layer in range(3)}, {layer: range(8) for layer in range(3)})
+SLOTS = make_slots(EVERY_HEAD, EVERY_NEURON, COSTS, HALF, 4)
+LAYOUT = Layout(SLOTS)
+
+
+class Made:
+    """Every block has a value, drawn by seed; a plan's score is the value that is left."""
+
+    def __init__(self, seed=0):
+        self.values = np.random.default_rng(seed).gamma(1.0, 0.02, LAYOUT.num_blocks)
+        self.asked = []
+
+    def score_many(self, plans):
+        self.asked += plans
+        return [float(self.values[~LAYOUT.flags(plan)].sum()) for plan in plans]
+
+
+def search(made, budget=None, start=HALF, **given):
+    budget = budget or Budget(rewards=150)
+    given = {"keep": 0.5, "seed": 0, **given}
+    return exchange(start, SLOTS, COSTS, made.score_many, budget, **given)
+
+
+def best_value(made):
+    """The best value that half of the multiply-adds can keep: all blocks cost the same."""
+    keep = np.zeros(LAYOUT.num_blocks, dtype=bool)
+    for slot in range(len(SLOTS)):  # one block stays in each slot
+        blocks = np.flatnonzero(LAYOUT.slot_of == slot)
+        keep[blocks[np.argmax(made.values[blocks])]] = True
+    others = sorted(np.flatnonzero(~keep), key=lambda block: -made.values[block])
+    keep[others[: LAYOUT.num_blocks // 2 - keep.sum()]] = True
+    return made.values[keep].sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_best_plan_of_the_size_is_found(seed):
+    made = Made(seed)
+    found = search(made, Budget(rewards=300))
+    assert found.score == pytest.approx(best_value(made))
+    assert COSTS.share(found.plan) <= 0.5
+    assert found.start_score == made.score_many([HALF])[0] < found.score
+    assert found.curve[0] == (1, found.start_score)
+    assert found.curve[-1][1] == found.score
+    assert made.score_many([found.plan]) == [found.score]
+
+
+def test_every_plan_asked_keeps_the_cost_and_is_new():
+    made = Made()
+    found = search(made, Budget(rewards=100))
+    assert found.rewards == len(made.asked) == len({*made.asked}) == 100
+    assert made.asked[0] == HALF
+    assert max(COSTS.share(plan) for plan in made.asked) <= 0.5
+    assert all(LAYOUT.leaves_one(LAYOUT.flags(plan)) for plan in made.asked)
+
+
+def test_the_same_seed_gives_the_same_search():
+    asked = []
+    for seed in (3, 3, 4):
+        made = Made()
+        search(made, Budget(rewards=60), seed=seed)
+        asked.append(made.asked)
+    assert asked[0] == asked[1] != asked[2]
+
+
+def test_time_bounds_a_search(monkeypatch):
+    clock = iter(range(0, 10_000, 10))  # each look at the clock is ten seconds later
+    monkeypatch.setattr("auber.search.players.exchange.time.monotonic", lambda: next(clock))
+    made = Made()
+    found = search(made, Budget(minutes=2))
+    assert 1 < found.rewards < 100
+    assert found.rewards == len(made.asked)
+
+
+def test_room_in_the_start_is_used():
+    more = PruningPlan({0: [0, 1]}, {layer: range(8) for layer in range(3)})
+    slots = make_slots(EVERY_HEAD, EVERY_NEURON, COSTS, more, 4)
+    made = Made()
+    narrow = {layer: range(12) for layer in range(3)}
+    start = PruningPlan({layer: range(3) for layer in range(3)}, narrow)
+    found = exchange(start, slots, COSTS, made.score_many, Budget(rewards=40), keep=0.5, seed=0)
+    assert COSTS.share(start) < 0.3
+    assert COSTS.share(found.plan) == pytest.approx(0.5)
+
+
+def test_progress_is_reported():
+    class Counter(Progress):
+        def __init__(self):
+            super().__init__()
+            self.counts, self.whole = [], 0
+
+        def begin(self, stage, total):
+            self.whole = total
+
+        def step(self, done, note=""):
+            self.counts.append(done)
+
+    counter = Counter()
+    search(Made(), Budget(rewards=20), progress=counter)
+    assert (counter.counts, counter.whole) == ([1, 9, 17, 20], 20)
+
+
+def test_what_cannot_be_searched_is_refused():
+    with pytest.raises(ConfigError, match="must bound the rewards or the minutes, found neither"):
+        Budget()
+    with pytest.raises(ConfigError, match="budget: minutes must be above 0, found 0"):
+        Budget(minutes=0)
+    message = "must leave at most 0.4 of the multiply-adds, found 0.5000; remove more, or raise"
+    with pytest.raises(PlanError, match=message):
+        search(Made(), keep=0.4)
+    with pytest.raises(ModelError, match="a score must be a finite number, found nan"):
+        exchange(HALF, SLOTS, COSTS, lambda p: [np.nan] * len(p), Budget(9), keep=0.5, seed=0)
+
+
+def test_units_lost_before_count_as_saved():
+    gone = PruningPlan({0: [0, 1]})
+    heads = {**EVERY_HEAD, 0: [2, 3]}
+    start = PruningPlan({1: [0, 1], 2: [0, 1]}, HALF.neurons)
+    slots = make_slots(heads, EVERY_NEURON, COSTS, start, 4)
+    made = Made()
+    asked = []
+
+    def score_many(plans):
+        asked.extend(plans)
+        return made.score_many([plan | gone for plan in plans])
+
+    exchange(start, slots, COSTS, score_many, Budget(30), keep=0.5, seed=0, gone=gone)
+    assert max(COSTS.share(plan | gone) for plan in asked) == pytest.approx(0.5)
+
+
+def test_silent_heads_of_a_real_model_are_found():
+    """Scored plainly: mask the plan and evaluate all rows."""
+    model = tiny_model("bert", num_labels=1, problem_type="regression")
+    silence_heads(model, {0: [2, 3], 1: [0], 2: [1, 3]})
+    inputs = ranking_inputs(model, rows=self_labelled(model))
+    encoder = encoder_of(model)
+    costs = UnitCosts.of(encoder, 12)
+
+    def score_many(plans):
+        scores = []
+        for plan in plans:
+            with masked(model, plan):
+                scores.append(-evaluate_rows(model, inputs.rows, "pearson").loss)
+        return scores
+
+    start = PruningPlan({0: [0, 1], 1: [1], 2: [0, 2]})
+    slots = make_slots(present_heads(inputs), {}, costs, start, 8)
+    keep = costs.share(start)
+    found = exchange(start, slots, costs, score_many, Budget(120), keep=keep, seed=0)
+    assert found.plan == PruningPlan({0: [2, 3], 1: [0], 2: [1, 3]})
+    assert found.score == pytest.approx(0, abs=1e-6)
