@@ -229,7 +229,7 @@ def test_a_process_that_holds_the_record_for_too_long_is_named(tmp_path, monkeyp
     ("content", "message"),
     [
         ("{", "cannot be read .*; it is damaged: delete .*start to repeat the run$"),
-        ('{"metric": 3}', "lacks 'format'; .*'metric' must be text, found 3; "),
+        ('{"metric": 3}', "lacks 'dev'; .*'metric' must be text, found 3; "),
     ],
 )
 def test_a_damaged_result(tmp_path, content, message):
