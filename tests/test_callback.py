@@ -93,6 +93,24 @@ def test_the_trainers_model_becomes_the_pruned_one(tmp_path, callback, precision
         assert torch.equal(logits_of(remote, batch), expected)
 
 
+def test_the_trainers_model_gets_a_target_size(tmp_path):
+    options = {"method": "fisher", "config": small_config()}
+    callback = auber.AuberCallback(task=small_task(), keep=0.5, **options)
+    trainer = make_trainer(tmp_path, callback)
+    trainer.train()
+    assert callback.pruned.plan.neurons
+    assert encoder_of(trainer.model).removed == callback.pruned.plan
+    batch = trainer.processing_class(
+        list(small_task().dev.first[:5]), padding=True, return_tensors="pt"
+    )
+    expected = logits_of(callback.pruned.model, batch)
+    torch.testing.assert_close(logits_of(trainer.model, batch), expected, atol=1e-5, rtol=0)
+    with pytest.raises(
+        auber.AuberError, match="^AuberCallback: several sizes need a folder, found none"
+    ):
+        auber.AuberCallback(task=small_task(), keep=[0.8, 0.5], **options)
+
+
 @pytest.mark.parametrize("kind", TOKEN_KINDS)
 def test_taggers_and_models_that_find_answers(kind, tmp_path):
     given = {"method": "random", "heads": 3, "config": small_config(), "out": tmp_path / "run"}
@@ -177,8 +195,8 @@ def assert_refused(trainer, message):
     ("options", "message"),
     [
         (
-            {"method": "random"},
-            "^method 'random' must be given what to remove; give --keep SHARE, --heads P",
+            {"method": "confidence"},
+            "^method 'confidence' must be given what to remove; give --keep SHARE, --heads P",
         ),
         (
             {"config": small_config(**CROSSFIT, reward__shards=2)},

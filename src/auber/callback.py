@@ -15,7 +15,7 @@ rows. A task of any type needs a model of that type.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         task: str | TaskData,
         method: str = "auber",
         heads: int | None = None,
-        keep: float | None = None,
+        keep: float | Sequence[float] | None = None,
         config: Config | str = "default",
         out: str | Path | None = None,
         progress: Progress | None = None,

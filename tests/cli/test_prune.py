@@ -112,3 +112,40 @@ def test_a_target_size(run_auber, files, own_rows, tmp_path):
         code, _, err = run_auber(*command, *options, "--out", tmp_path / "other")
         assert (code, err) == (2, message)
     assert not (tmp_path / "other").exists()
+
+
+def test_several_sizes_and_rows_set_aside(run_auber, files, own_rows, tmp_path):
+    run = tmp_path / "run"
+    train = tmp_path / "train.csv"
+    lines = [f"the {'key' if i % 2 else 'keys'} is red {i},{i % 2}" for i in range(40)]
+    train.write_text("\n".join(["sentence,good", *lines]))
+    columns = own_rows[own_rows.index("--text") :]
+    command = ["prune", "--model", files / "model", "--train", train, *columns, *SMALL]
+    code, out, err = run_auber(*command, "--method", "fisher", "--keep", "0.6,0.8", "--out", run)
+    assert code == 0, err
+    result = json.loads((run / "result.json").read_text())
+    aside, total = result["rows"]["dev"], sum(result["rows"].values())
+    assert aside == round(total / 5)
+    assert f"{aside} of the {total} rows of {train} are set aside to evaluate on (dev), " in err
+    lines = out.splitlines()
+    assert [line.partition(":")[0] for line in lines[-5:]] == [
+        "models/0.8",
+        "models/0.6",
+        lines[-3].partition(":")[0],
+        "model",
+        "next",
+    ]
+    assert re.fullmatch(
+        rf"accuracy [\d.]+ -> [\d.]+ \(dev, {aside} rows\), multiply-adds \d+ %, parameters "
+        r"[\d,.]+( M)? -> [\d,.]+( M)?, [\d.]+ ms -> [\d.]+ ms per row of \d+ tokens on this CPU",
+        lines[-3],
+    )
+    assert lines[-2] == f"model: {run / 'model'} (that of models/0.6)"
+    code, out, err = run_auber("evaluate", run / "models" / "0.8", "--train", train, *columns)
+    assert code == 0, err
+    score = 100 * result["sizes"][0]["dev"]["score"]
+    assert out.startswith(f"dev accuracy {score:.2f}, ")
+    tolerance = ("--method", "fisher", "--tolerance", "1", "--out", tmp_path / "other")
+    code, _, err = run_auber(*command, *tolerance)
+    assert (code, (tmp_path / "other").exists()) == (2, False)
+    assert "--tolerance 1 needs 300 rows held out of train, and that is more than half of" in err

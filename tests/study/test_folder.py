@@ -1,15 +1,21 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import shutil
+import threading
 
 import pytest
 
 from auber.errors import RunError
+from auber.run.records import ResultRecord
+from auber.study import folder as study_folder
 from auber.study.folder import State, StudyFolder
-from auber.study.plan import Block, StudyRun, select_runs
+from auber.study.plan import Block, StudyRun, read_study, select_runs
+from auber.system import records
+from auber.system.locks import HeldError, held
 from tests.study.tiny import QUICK, tiny_study
 
 BLOCK = Block("agreement", "seen", 0)
@@ -27,6 +33,13 @@ def make_run(folder: StudyFolder, name: str, *, complete: bool) -> None:
 
 def pending(folder: StudyFolder, study) -> list[str]:
     return [run.name for _, run in folder.pending(study, select_runs(study))]
+
+
+def test_the_folder_records_its_study(tmp_path):
+    folder, study = StudyFolder(tmp_path / "new" / "study"), tiny_study()
+    folder.open(study)
+    assert folder.recorded() == study
+    folder.check(study)
 
 
 def test_a_study_may_grow(tmp_path):
@@ -80,6 +93,17 @@ def test_another_study_is_refused(tmp_path, changes, message):
     message = f"study: holds another study: {message}; use what it had or another --out$"
     with pytest.raises(RunError, match=message):
         folder.open(tiny_study(**changes))
+
+
+def test_settings_of_a_task_stay_when_other_tasks_join(tmp_path):
+    """Both presets agree for all tasks but the older study's."""
+    plain = {"search.norm": "l2", "reward.fraction": 0.25, "agent.stop_value": 0.2}
+    bert = {"model": "bert-base-cased"}
+    folder = StudyFolder(tmp_path)
+    folder.open(tiny_study(tasks=["wnli"], preset="reference", settings={}, **bert))
+    message = "holds another study: reward.fraction for task wnli was 1.0 and is now 0.25; use"
+    with pytest.raises(RunError, match=message):
+        folder.open(tiny_study(tasks=["mrpc"], preset="paper", settings=plain, **bert))
 
 
 def test_a_foreign_folder_is_refused(tmp_path):
@@ -155,10 +179,81 @@ def test_weights_go_when_no_run_needs_them(tmp_path, asked):
     assert not any(folder.has_weights(BLOCK, name) for name in names)
 
 
+def test_a_block_is_claimed_once(tmp_path):
+    folder = StudyFolder(tmp_path)
+    with folder.claim(BLOCK):
+        with pytest.raises(HeldError) as caught, StudyFolder(tmp_path).claim(BLOCK):
+            pass
+        assert caught.value.reason.startswith(f"process {os.getpid()} on {platform.node()} (since ")
+    with folder.claim(BLOCK):
+        pass
+    assert list(folder.block_path(BLOCK).iterdir()) == []
+
+
 def test_a_block_that_cannot_be_made(tmp_path):
     (tmp_path / "agreement").write_text("")
     with pytest.raises(RunError, match="seed-0: cannot be created .*; make room there or make the"):
         StudyFolder(tmp_path).claim(BLOCK).__enter__()
+
+
+def test_studies_that_grow_at_once_lose_nothing(tmp_path):
+    folder = StudyFolder(tmp_path / "study")
+    folder.open(tiny_study(seeds=[0]))
+    barrier = threading.Barrier(6)
+
+    def grow(seed):
+        barrier.wait()
+        StudyFolder(folder.path).open(tiny_study(seeds=[seed]))
+
+    threads = [threading.Thread(target=grow, args=(seed,)) for seed in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(read_study(folder.path / "study.toml").seeds) == list(range(7))
+    assert [path.name for path in folder.path.iterdir()] == ["study.toml"]
+
+
+def test_a_process_that_holds_the_record_for_too_long_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(study_folder, "_RECORDED_WITHIN", 0.1)
+    folder = StudyFolder(tmp_path / "study")
+    folder.open(tiny_study(seeds=[0]))
+    with held(folder.path, ".recording"):
+        folder.open(tiny_study(seeds=[0]))  # nothing to write
+        with pytest.raises(HeldError, match=f"study: process {os.getpid()} on .* is at work in it"):
+            folder.open(tiny_study(seeds=[1]))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read .*; it is damaged: delete .*start to repeat the run$"),
+        ('{"metric": 3}', "lacks 'dev'; .*'metric' must be text, found 3; "),
+    ],
+)
+def test_a_damaged_result(tmp_path, content, message):
+    folder = StudyFolder(tmp_path)
+    make_run(folder, "start", complete=True)
+    (folder.run_path(BLOCK, "start") / "result.json").write_text(content)
+    with pytest.raises(RunError, match=f"result.json: {message}"):
+        folder.result(BLOCK, "start")
+
+
+def test_a_file_that_another_process_deletes_meanwhile_is_none(tmp_path, monkeypatch):
+    folder, read = StudyFolder(tmp_path), records.read
+    make_run(folder, "start", complete=True)
+    folder.record_failure(BLOCK, "auber", "no good")
+
+    def delete_and_read(cls, path, remedy):
+        if cls is ResultRecord:
+            folder.prepare(BLOCK, START)
+        else:
+            folder.forget_failure(BLOCK, AUBER)
+        return read(cls, path, remedy)
+
+    monkeypatch.setattr(records, "read", delete_and_read)
+    assert folder.failure(BLOCK, "auber") is None
+    assert folder.result(BLOCK, "start") is None
 
 
 def test_a_kill_while_deleting_leaves_no_half_of_anything(tmp_path, monkeypatch):

@@ -5,9 +5,11 @@
 - stages: the stages of each strategy, declared once
 - pipeline: run the stages, evaluate, write the result
 - steps: what a stage does: tunings, decisions (with rewards) and fold_models
+- held_out: compare sizes with the unpruned model, for a tolerance
 - folder: write the run's folder, and decide whether the run in it can be resumed
 - files: read a run's folder; records declares its JSON files
-- result: the content of `result.json`; provenance says where it was computed
+- result: the content of `result.json`; summary puts it into words, provenance says where it was
+  computed
 - progress: report to the folder, to the caller and to experiment trackers
 - recipe: choose the first tuning on held-out rows, before the run
 """

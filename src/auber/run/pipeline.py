@@ -266,9 +266,10 @@ class Pipeline:
         found, tolerance = self.steps.done[stage.name].held_out, self.request.config.size.tolerance
         if found is None or stage.name == size_stage(LAST, 1.0):
             return
+        _, _, share = stage.name.partition("-")
         verdict = "within" if found.is_within else "not shown to be within"
         self.progress.say(
-            f"{stage.name}: {found.loss:.1f} points lost on {found.rows} held-out rows, at most "
+            f"keep {share}: {found.loss:.1f} points lost on {found.rows} held-out rows, at most "
             f"{found.bound:.1f} (95 %): {verdict} {tolerance:g}"
         )
 

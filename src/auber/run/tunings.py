@@ -82,7 +82,8 @@ class Tunings:
         rows = self._splits.last_train
         label, stage = "last tuning", LAST
         if share is not None:
-            label, stage = f"tuning to keep {share:g}", size_stage(LAST, share)
+            label = f"tuning to keep {share:g}" if share < 1 else "tuning the unpruned model"
+            stage = size_stage(LAST, share)
         return self._tune(model, rows, settings, "last", label, stage, watch=watch)
 
     def _tune(

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from auber.config import Value, make_config
 from auber.errors import RunError
+from auber.run.files import MODELS
 from auber.run.records import ResultRecord
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, PlacedRun, Study, StudyRun, read_study
 from auber.system.files import write_json, write_text
@@ -249,7 +250,10 @@ class StudyFolder:
         complete = [run for run in asked if self.state(block, run) is State.COMPLETE]
         is_over = len(complete) == len(asked)
         dropped = [
-            self.run_path(block, run) / "model" for run in complete if run.name != START or is_over
+            self.run_path(block, run) / name
+            for run in complete
+            if run.name != START or is_over
+            for name in ("model", MODELS)
         ]
         for folder in [*dropped, *([self.block_path(block) / EMBEDDED] if is_over else [])]:
             with suppress(OSError):  # costs room, but no result
@@ -272,6 +276,9 @@ class StudyFolder:
 
 def _delete_folder(folder: Path) -> None:
     """Delete a folder; if the process is killed meanwhile, no half of it stays under its name."""
+    if folder.is_symlink():  # the model of a run with several sizes
+        folder.unlink()
+        return
     trash = folder.with_name(f".{folder.name}.dropped")
     shutil.rmtree(trash, ignore_errors=True)  # left by an earlier call
     if folder.exists():
