@@ -14,6 +14,7 @@ SETTINGS: dict[str, Any] = {
     "threads": 1,
     "device": "cpu",
     "max_length": 24,
+    "first.require_learned": False,
     "first.epochs": 2,
     "first.learning_rate": 1e-3,
     "layer.epochs": 1,

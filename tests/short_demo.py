@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 SHORT = {
+    "first.require_learned": False,
     "first.epochs": 1,
     "agent.episodes": 4,
     "layer.epochs": 0,

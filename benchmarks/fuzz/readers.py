@@ -340,7 +340,6 @@ _READERS = (
     Reader("report-study", _STUDY_FILES, _study_folder, _report(""), share=0.2),
     _from_fixture("report-results", "results.json", read=_report("results.json"), share=0.2),
     _report_beside("speed", "cpu-default.json"),
-    _report_beside("regret", "regret.json"),
     _from_fixture("model", "model/config.json", read=_load, share=0.15),
     Reader(
         "weights",

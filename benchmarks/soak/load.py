@@ -114,7 +114,7 @@ def open_ledger(folder: Path, scores: int) -> Details:
 _READER = """
 import sys, threading, time
 import psutil
-import auber.metrics.task_metrics
+import auber.data.splits, auber.metrics.task_metrics
 from auber import make_task
 process, ended, peak = psutil.Process(), threading.Event(), 0
 before = process.memory_info().rss

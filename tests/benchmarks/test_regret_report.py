@@ -16,7 +16,7 @@ def regret(**changes):
 def test_regret():
     found = read_regret(regret())
     table = regret_table(found)
-    assert table.title == "Regret in points, 2 plays of each agent on each layer"
+    assert table.title == "Regret in points, 2 plays of each player on each layer"
     rows = table.data.set_index("search")
     assert rows.loc["agent, preset paper", ["task", "layers", "after 50 rewards"]].tolist() == [
         *("toys", 2, "0.50 (-1.40 to 2.40)"),

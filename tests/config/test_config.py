@@ -191,3 +191,23 @@ def test_every_setting_is_read_somewhere():
             read |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     names = {info.key: info.key.rpartition(".")[2] for info in settings()}
     assert [key for key, name in names.items() if name not in read] == []
+
+
+@pytest.mark.parametrize("value", ["auto", 3e-5, "3e-5", 0])
+def test_a_learning_rate_is_a_number_or_auto(value):
+    config = make_config("paper", settings={"first.learning_rate": value})
+    assert config.first.learning_rate == (3e-5 if value == "3e-5" else value)
+
+
+@pytest.mark.parametrize("value", [-1e-5, "fast", "nan", True, None])
+def test_other_learning_rates_are_refused(value):
+    message = r"first.learning_rate must be a number from 0, or auto, found "
+    with pytest.raises(ConfigError, match=message):
+        make_config("paper", settings={"first.learning_rate": value})
+
+
+def test_auto_survives_the_file(tmp_path):
+    config = make_config("default")
+    assert config.first.learning_rate == config.last.learning_rate == "auto"
+    (tmp_path / "own.toml").write_text(config.to_toml())
+    assert make_config("paper", file=tmp_path / "own.toml") == config

@@ -16,6 +16,7 @@ PAPER = {
     "precision": "auto",
     "threads": 0,
     "first.when": "auto",
+    "first.require_learned": False,
     "first.epochs": 3,
     "first.learning_rate": 2e-5,
     "first.warmup": 0.0,
@@ -84,6 +85,10 @@ PAPER = {
     "voita.temperature": 2 / 3,
     "voita.stretch": 0.1,
     "voita.trials": 8,
+    "surrogate.rewards": 200,
+    "surrogate.start": 20,
+    "surrogate.batch": 8,
+    "surrogate.penalty": 0.03,
 }
 REFERENCE = {**PAPER, "search.norm": "l2", "reward.fraction": 0.25, "agent.stop_value": 0.2}
 RTE = {"first.epochs": 4, "first.learning_rate": 1e-5}

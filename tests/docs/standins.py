@@ -39,6 +39,7 @@ seeds = [0]
 [settings]
 threads = 1
 first.epochs = 1
+first.learning_rate = 2e-5
 agent.episodes = 4
 layer.epochs = 0
 last.epochs = 0
@@ -56,6 +57,7 @@ seeds = [0]
 [settings]
 threads = 1
 max_length = 24
+first.learning_rate = 2e-5
 agent.episodes = 4
 layer.epochs = 0
 last.epochs = 0

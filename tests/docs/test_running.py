@@ -34,6 +34,8 @@ WITH_CODE = sorted(
 )
 _EPISODES = 60  # of 150: enough for the first update, which needs 128 actions
 _CROSSFIT = {"reward.folds": 2, "voita.epochs": 1}  # of 5 and 3
+# Without trials of the rate; and a tuning of seconds teaches nothing.
+_FIRST = {"first.learning_rate": 2e-5, "first.require_learned": False}
 _READ_ONCE = ("RAY_AUTH_", "RAY_ENABLE_", "RAY_USAGE_")  # Ray reads them at its import only
 
 
@@ -51,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _shorter_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, preset in PRESETS.items():
         by_protocol = {key: values | _CROSSFIT for key, values in preset.per_protocol.items()}
-        settings = {**preset.settings, "agent.episodes": _EPISODES}
+        settings = {**preset.settings, "agent.episodes": _EPISODES, **_FIRST}
         shorter = replace(preset, settings=settings, per_protocol=by_protocol)
         monkeypatch.setitem(PRESETS, name, shorter)
 

@@ -25,7 +25,7 @@ def test_a_run_of_the_first_edition(run):
     source, model = read_source(run), read_source(run / "model")
     assert source.name == "mine"
     assert source.encoder.removed == model.encoder.removed
-    assert (source.heads, source.result.task) == ((3, 8), "words")
+    assert (source.units["heads"], source.result.task) == ((3, 8), "words")
     assert model.row_length == model.encoder.num_positions
     path = run / "result.json"
     result = json.loads(path.read_text())

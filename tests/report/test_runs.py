@@ -30,7 +30,7 @@ def test_what_a_study_asks_for_is_known(tmp_path):
     [
         ("{", r"a/result.json: cannot be read \(.*make the run again"),
         ("[]", "a/result.json: must be a JSON object, found "),
-        ('{"format": 7}', "a/result.json: 'format' must be 1, found 7; lacks 'kind'; "),
+        ('{"format": 7}', "a/result.json: .*'format' must be 1, found 7; lacks 'kind'; lacks "),
     ],
 )
 def test_a_damaged_result_is_named(tmp_path, text, message):

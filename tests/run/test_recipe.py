@@ -12,8 +12,10 @@ from auber import api
 from auber.data.splits import hold_out
 from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.models import checkpoint
-from auber.run import recipe
-from auber.run.recipe import RecipeRecord, Trial, choose_recipe, halve, parse_list
+from auber.run import recipe, trials
+from auber.run.recipe import RecipeRecord, choose_recipe, parse_list
+from auber.run.records import Trial
+from auber.run.trials import halve
 from auber.system.progress import Progress
 from auber.system.records import read
 from auber.training.tuning import DivergedError
@@ -144,14 +146,14 @@ def test_an_interrupted_choice_resumes_to_the_same_trials(model, unbroken, tmp_p
 
 
 def test_a_trial_that_diverges_is_not_chosen(model, tmp_path, monkeypatch):
-    tune = recipe.tune
+    tune = trials.tune
 
     def diverge(model, rows, settings, **options):
         if settings.learning_rate > 1e-4:
             raise DivergedError("loss", 3)
         return tune(model, rows, settings, **options)
 
-    monkeypatch.setattr(recipe, "tune", diverge)
+    monkeypatch.setattr(trials, "tune", diverge)
     arguments = (model, small_task(), small_config())
     found = choose_recipe(*arguments, tmp_path / "a", rates=(1e-3, 1e-4), epochs=(1,))
     assert [trial.score is None for trial in found.trials] == [False, True]

@@ -11,6 +11,7 @@ from auber.errors import ConfigError, RunError, TaskError
 from auber.models.checkpoint import weights_digest
 from auber.models.surgery import remove
 from auber.run.request import request_pruning
+from auber.search.registry import get_method
 from tests.run.test_fold_models import SETTINGS, prune
 from tests.small import Messages, small_config, small_start, small_task
 
@@ -162,7 +163,7 @@ def test_a_fine_tuned_model_needs_no_origin():
     request = request_pruning(
         *small_start(),
         task=TASK,
-        method="auber",
+        method=get_method("auber"),
         heads=None,
         origin=None,
         config=small_config(protocol="crossfit", **TRAINED),

@@ -18,6 +18,7 @@ from auber.run.records import ResultRecord
 from auber.run.request import request_pruning
 from auber.run.steps import Steps
 from auber.run.summary import describe_change, describe_sizes
+from auber.search.registry import get_method
 from auber.system.records import read
 from auber.training.evaluation import predict
 from tests.small import Messages, small_config, small_start, small_task
@@ -226,8 +227,7 @@ def test_a_tolerance_chooses_a_size(start, tolerance):
         *fresh,
         task=TASK,
         method="fisher",
-        config=CONFIG.replace({"first.when": "always"}),
-        tolerance=tolerance,
+        config=CONFIG.replace({"first.when": "always", "size.tolerance": float(tolerance)}),
         out=folder,
         progress=messages,
     )
@@ -259,9 +259,9 @@ def test_a_tolerance_names_what_it_lacks(start):
     with pytest.raises(
         TaskError, match=r"^--tolerance 1 needs 300 rows held out of train, and .*60"
     ):
-        prune(start, "refused", tolerance=1)
+        prune(start, "refused", config=CONFIG.replace({"size.tolerance": 1.0}))
     with pytest.raises(ConfigError, match="^method 'auber' decides .* leave out --tolerance, or"):
-        prune(start, "refused", "auber", tolerance=10)
+        prune(start, "refused", "auber", config=CONFIG.replace({"size.tolerance": 10.0}))
     with pytest.raises(ConfigError, match="^out: several sizes need a folder, found none; give "):
         auber.prune(start, task=TASK, method="fisher", keep=[0.8, 0.5], config=CONFIG)
     assert not (start.parent / "refused").exists()
@@ -271,19 +271,19 @@ def test_a_start_that_may_have_seen_the_held_out_rows_is_said(start):
     messages = Messages()
     options = {"task": TASK, "heads": None, "origin": None, "progress": messages}
     config = CONFIG.replace({"size.tolerance": 10.0})
-    request_pruning(start, None, method="fisher", config=config, **options)
+    request_pruning(start, None, method=get_method("fisher"), config=config, **options)
     assert len(messages.said) == 1
     assert "may have seen the rows held out for --tolerance" in messages.said[0]
     unseen = start.parent / "unseen"
     auber.finetune(*small_start(), task=TASK, config=config, out=unseen)
-    request_pruning(unseen, None, method="fisher", config=config, **options)
+    request_pruning(unseen, None, method=get_method("fisher"), config=config, **options)
     assert len(messages.said) == 1
 
 
 def test_half_is_the_default_size(start):
     messages = Messages()
     options = {"task": TASK, "heads": None, "origin": None, "progress": messages}
-    request = request_pruning(start, None, method="random", config=CONFIG, **options)
+    request = request_pruning(start, None, method=get_method("random"), config=CONFIG, **options)
     assert request.config.size.keep == 0.5
     assert messages.said == [
         "no size was given, so half of the multiply-adds are kept (--keep 0.5)"

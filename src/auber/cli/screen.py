@@ -211,7 +211,14 @@ def describe_result(result: dict[str, Any]) -> list[str]:
         *describe_warnings(dev, result["metric"], "dev"),
         *describe_sizes(result),
         *([change] if (change := describe_change(result)) else []),
+        *_describe_learning(result.get("learned")),
     ]
+
+
+def _describe_learning(learned: dict[str, Any] | None) -> Iterator[str]:
+    """Yield a warning if the fine-tuned model had learned nothing."""
+    if learned is not None and not learned["learned"]:
+        yield "careful: the fine-tuned model had learned nothing, so what went says little"
 
 
 def describe_size(result: dict[str, Any]) -> str:

@@ -5,11 +5,12 @@ The defaults are those of the preset `paper`.
 
 from __future__ import annotations
 
+import math
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
 
 from auber.config.values import (
     Int,
@@ -31,6 +32,7 @@ _ALL_LAYERS = "all"
 _LAYERS_FORM = "all, or different layers such as 2,6,10"
 _SIZES_FORM = "a share from 0 to 1, or different shares such as 0.5,0.25"
 _DECAYED_RATE = "peak learning rate, decayed linearly to 0"
+_RATE_FORM = "a number from 0, or auto"
 _WARMUP = "share of the steps in which the learning rate rises linearly to its peak"
 
 
@@ -61,6 +63,16 @@ def _normalize_sizes(keep: float | str) -> float | str:
     )
 
 
+def _check_rate(value: Any) -> Any:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if value == "auto" or (is_number and math.isfinite(value) and value >= 0):
+        return value
+    raise ValueError(f"must be {_RATE_FORM}")
+
+
+Rate = Annotated[float | Literal["auto"], PlainValidator(_check_rate)]
+
+
 class Section(BaseModel):
     """Base class of the groups of settings."""
 
@@ -79,8 +91,17 @@ class FirstTuning(Section):
     when: Literal["auto", "always", "never"] = setting(
         "auto", "auto: only if the model has no trained classifier yet"
     )
+    require_learned: bool = setting(
+        False,
+        "stop before the search if the fine-tuned model is no better than a constant answer on "
+        "rows it was tuned on; false: warn",
+    )
     epochs: Int = setting(3, "passes over the rows", ge=0)
-    learning_rate: float = setting(2e-5, _DECAYED_RATE, ge=0)
+    learning_rate: Rate = setting(
+        2e-5,
+        f"{_DECAYED_RATE}; auto: the best of several in short trials on held-out rows of train",
+        form=_RATE_FORM,
+    )
     warmup: float = setting(0.0, _WARMUP, ge=0, le=0.9)
     batch_size: Int = setting(32, "rows per step", ge=1)
 
@@ -89,7 +110,9 @@ class LayerTuning(Section):
     """The fine-tuning on mini-train after heads of a layer were removed."""
 
     epochs: Int = setting(3, "passes over mini-train; 0: none", ge=0)
-    learning_rate: float = setting(2e-6, _DECAYED_RATE, ge=0)
+    learning_rate: Rate = setting(
+        2e-6, f"{_DECAYED_RATE}; auto: that of the first tuning", form=_RATE_FORM
+    )
     warmup: float = setting(0.0, _WARMUP, ge=0, le=0.9)
     batch_size: Int = setting(32, "rows per step", ge=1)
 
@@ -98,7 +121,9 @@ class LastTuning(Section):
     """The fine-tuning with early stopping after the last layer."""
 
     epochs: Int = setting(6, "largest number of passes; 0: none", ge=0)
-    learning_rate: float = setting(2e-6, _DECAYED_RATE, ge=0)
+    learning_rate: Rate = setting(
+        2e-6, f"{_DECAYED_RATE}; auto: that of the first tuning", form=_RATE_FORM
+    )
     warmup: float = setting(0.0, _WARMUP, ge=0, le=0.9)
     batch_size: Int = setting(32, "rows per step", ge=1)
     watch_fraction: float = setting(

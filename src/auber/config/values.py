@@ -95,7 +95,7 @@ def _walk(cls: type[BaseModel], prefix: str) -> Iterator[SettingInfo]:
         parts: tuple[Any, ...] = (kind,)
         if typing.get_origin(kind) in (typing.Union, types.UnionType):
             parts = typing.get_args(kind)
-            kind = next(part for part in parts if part is not types.NoneType)
+            kind = next(part for part in parts if part in _KINDS)
         choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else None
         extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
         yield SettingInfo(

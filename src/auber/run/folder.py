@@ -52,7 +52,7 @@ from auber.run.files import (
 )
 from auber.run.ledger import Ledger
 from auber.run.records import RunIdentity, StageRecord, UpgradeRecord
-from auber.search.stages import BUDGET, PLAN, PRIOR, is_layer_stage, is_of
+from auber.search.stages import BUDGET, PLAN, PRIOR, RATE, is_layer_stage, is_of
 from auber.system import records
 from auber.system.distributed import is_main_process, wait_for_all
 from auber.system.files import cut_torn_line, digest_file, is_refusal, write_json, write_text
@@ -90,6 +90,7 @@ _REMEDIES: dict[str, Callable[[Any], str]] = {
     ),
 }
 _REQUIRED: Mapping[str, tuple[str, ...]] = {  # what a stage must have recorded
+    RATE: ("rate",),
     "first": ("digest",),
     PRIOR: ("plan",),
     BUDGET: ("plan",),

@@ -116,6 +116,7 @@ class Pipeline:
                 self._run_stage(stage)
                 if stage.name == "first":
                     self._check_same_start()
+                    steps.check_learned()
         if steps.fold_models is not None:
             steps.fold_models.release()
         self._announce_tunings()

@@ -8,9 +8,7 @@ never used. The trials are stored in `tuning.json` of the run's folder, so that 
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -26,38 +24,20 @@ from auber.models.encoders import encoder_of
 from auber.run.files import is_run
 from auber.run.fine_tuned import check_lengths
 from auber.run.folder import TUNING, check_place
+from auber.run.records import Trial
+from auber.run.trials import HELD_OUT, halve, try_tuning
 from auber.system.distributed import num_processes
 from auber.system.files import write_json
 from auber.system.locks import held
 from auber.system.progress import Progress
 from auber.system.records import Count, Name, Number, Record, read
-from auber.system.seeds import derive
 from auber.training.devices import resolve_hardware
-from auber.training.evaluation import evaluate_rows
-from auber.training.tuning import DivergedError, tune
 
 RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)
 EPOCHS = (3, 6, 10)
-HELD_OUT = 0.2  # share of the rows
 _MAY_HAVE_SEEN = "may have seen the rows to hold out; give the pretrained model, or omit --tune"
 
 N = TypeVar("N", int, float)
-
-
-class Trial(Record):
-    """One tuning and its score on the held-out rows."""
-
-    learning_rate: Number
-    epochs: Count
-    score: Number | None  # None if it diverged or the score is not a number
-    one_class: bool = False  # every row got the same answer
-    seconds: Number
-
-    @property
-    def rank(self) -> tuple[float, int, float]:
-        """Return the sorting key: highest score, then fewest epochs, then smallest rate."""
-        score = -math.inf if self.score is None else self.score
-        return -score, self.epochs, self.learning_rate
 
 
 class RecipeRecord(Record):
@@ -152,19 +132,6 @@ def parse_list(text: str, option: str, kind: type[N]) -> tuple[N, ...]:
         ) from error
 
 
-def halve(
-    rates: Sequence[float], epochs: Sequence[int], run_trial: Callable[[float, int], Trial]
-) -> list[Trial]:
-    """Return the trials of successive halving: fewer rates for more epochs."""
-    trials: list[Trial] = []
-    for num_epochs in epochs:
-        found = [run_trial(rate, num_epochs) for rate in rates]
-        trials += found
-        better = sorted(found, key=lambda trial: trial.rank)[: -(-len(found) // 2)]
-        rates = [trial.learning_rate for trial in better]
-    return trials
-
-
 class _Trials:
     """Run trials on held-out rows and store them."""
 
@@ -244,27 +211,16 @@ class _Trials:
         return trial
 
     def _try(self, rate: float, epochs: int) -> Trial:
-        model, started = self._load().model, time.perf_counter()
         changed = {"first.learning_rate": rate, "first.epochs": epochs}
-        score, one_class = None, False
-        try:
-            tune(
-                model,
-                self._tuned,
-                self._config.replace(changed).first,
-                seed=derive(self._config.seed, "tuning/first"),  # as the first tuning of a run
-                hardware=self._hardware,
-                stage=f"rate {rate:g}, {epochs} epochs",
-                progress=self._progress,
-            )
-            found = evaluate_rows(model, self._scored, self._task.metric)
-            one_class = found.one_class
-            score = found.score if math.isfinite(found.score) else None
-        except DivergedError:
-            self._progress.end()
-        seconds = round(time.perf_counter() - started, 3)
-        return Trial(
-            learning_rate=rate, epochs=epochs, score=score, one_class=one_class, seconds=seconds
+        return try_tuning(
+            self._load().model,
+            self._tuned,
+            self._scored,
+            self._config.replace(changed).first,
+            self._task.metric,
+            seed=self._config.seed,
+            hardware=self._hardware,
+            progress=self._progress,
         )
 
     def _load(self) -> checkpoint.Classifier:

@@ -6,6 +6,7 @@ neither torch nor the pipeline. Keys that only some stages or versions write are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -90,6 +91,33 @@ class SearchScores:
         """Return how much a mask scored above the start of the search, None if not recorded."""
         score = self.of(removed)
         return None if score is None or self.given is None else score - self.given
+
+
+class Trial(Record):
+    """A tuning on some rows of train, and its score on others."""
+
+    learning_rate: Number
+    epochs: Count
+    score: Number | None  # None if it diverged or the score is not a number
+    error: Number = 0.0  # standard error of the score, where it is a mean over rows
+    one_class: bool = False  # every row got the same answer
+    seconds: Number
+
+    @property
+    def rank(self) -> tuple[float, int, float]:
+        """Return the sorting key: highest score, then fewest epochs, then smallest rate."""
+        score = -math.inf if self.score is None else self.score
+        return -score, self.epochs, self.learning_rate
+
+
+class LearnedRecord(Record):
+    """Whether the fine-tuned model learned its task, measured on rows that it was tuned on."""
+
+    learned: bool
+    one_answer: bool  # to all rows
+    score: Number | None  # None if it is not a number
+    majority: Share | None = None  # share of the most frequent class
+    rows: Count
 
 
 class TuningRecord(Record):
@@ -196,9 +224,12 @@ class StageRecord(Record):
     model_sha256: str | None = None  # of those weights
     peak_gpu_bytes: Count | None = None
     digest: str | None = None  # of the fine-tuned weights, in stage `first`
+    learned: LearnedRecord | None = None  # in stage `first`
     removed: Heads | Plan | None = None  # from one layer, or from all by a ranking
     search: SearchRecord | None = None
     sizes: Annotated[tuple[SizeRecord, ...], Field(min_length=1)] | None = None
+    rate: Number | None = None  # learning rate of the tunings whose setting is auto
+    rate_trials: tuple[Trial, ...] = ()
     tuning: TuningRecord | None = None
     held_out: HeldOutRecord | None = None
     scouting: FoldTunings | None = None
@@ -391,6 +422,8 @@ class ResultRecord(ModelRecord):
     chosen: Name | None = None  # the one of these that is `model`
     tuned_layers: tuple[Count, ...]
     start: Name  # digest of the fine-tuned weights
+    learning_rate: Number | None = None  # that was chosen, if a setting was auto
+    learned: LearnedRecord | None = None  # not in results of the first edition
     cost: CostRecord
     config: dict[Name, Any]
     data: Name  # digest of all rows

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _HALF = 0.5  # the size if none is given
 TRIED_SIZES = (0.75, 0.5, 0.35, 0.25, 0.18, 0.125)  # for a tolerance
+_USUAL_RATE = 2e-5  # for later tunings of a model that was fine-tuned elsewhere
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,33 @@ class Request:
         if size.tolerance is not None:
             return (1.0, *(share for share in size.shares if share < 1))
         return size.shares if len(size.shares) > 1 else ()
+
+    @property
+    def needs_rate(self) -> bool:
+        """Whether a learning rate has to be chosen for tunings whose setting is `auto`."""
+        config = self.config
+        later = "auto" in (config.layer.learning_rate, config.last.learning_rate)
+        tunes_later = later and self.kind == "prune" and self.method.tunes
+        is_used = self.needs_first_tuning or self.needs_fold_models or tunes_later
+        return config.first.learning_rate == "auto" and is_used
+
+    @property
+    def known_rate(self) -> tuple[float, str] | None:
+        """The learning rate if it needs no trials, and the reason.
+
+        Trials need a model that has not seen the rows: the pretrained one.
+        """
+        for result, place in ((self.matched, "the matched run"), (self.start.result, "this model")):
+            if result is not None:
+                rate = result.learning_rate or result.config.get("first.learning_rate")
+                if isinstance(rate, (int, float)):
+                    return rate, f"{place} was tuned with it (first.learning_rate)"
+        if self.needs_first_tuning or self.pretrained is not None:
+            return None
+        return _USUAL_RATE, (
+            "the usual one, because the model has been fine-tuned elsewhere, and no rows of train "
+            "are left to choose it on; set last.learning_rate to change it"
+        )
 
     @property
     def layers(self) -> list[int]:

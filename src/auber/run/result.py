@@ -20,7 +20,17 @@ from auber.run.records import (
     UpgradeRecord,
 )
 from auber.run.request import Request
-from auber.search.stages import LAST, PLAN, PRIOR, REWIND, TIMING, is_of, size_stage, tuned_layer_of
+from auber.search.stages import (
+    LAST,
+    PLAN,
+    PRIOR,
+    RATE,
+    REWIND,
+    TIMING,
+    is_of,
+    size_stage,
+    tuned_layer_of,
+)
 from auber.training.evaluation import Scores
 
 if TYPE_CHECKING:
@@ -83,6 +93,8 @@ def describe_result(
         **sizes,
         "tuned_layers": find_tuned_layers(stages),
         "start": stages["first"].digest,
+        **({"learned": learned.to_json()} if (learned := stages["first"].learned) else {}),
+        **({"learning_rate": stages[RATE].rate} if RATE in stages else {}),
         "cost": describe_cost(stages, evaluation_seconds),
         "config": config.flat(),
         "data": task.content_hash,
@@ -189,7 +201,9 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
     rankings = [stage for name, stage in stages.items() if name == PRIOR or is_of(name, PLAN)]
     rewards = sum(search.reward_seconds for search in searches)
     seconds = {
-        "first": tunings.get("first", _NOTHING).seconds,
+        # with the trials that choose its learning rate
+        "first": tunings.get("first", _NOTHING).seconds
+        + (stages[RATE].seconds if RATE in stages else 0.0),
         "timing": stages[TIMING].seconds if TIMING in stages else None,
         "rewards": rewards,
         "agent": sum(search.seconds for search in searches) - rewards,

@@ -16,11 +16,13 @@ from auber.data.splits import Splits
 from auber.models.encoders.base import Encoder
 from auber.run.request import Request
 from auber.run.steps import Steps
+from auber.run.trials import EPOCHS, count_rows
 from auber.search.stages import (
     BUDGET,
     LAST,
     PLAN,
     PRIOR,
+    RATE,
     REWIND,
     TIMING,
     fold_model_stage,
@@ -64,7 +66,7 @@ def declare_strategy(request: Request, steps: Steps) -> Strategy:
     """Return the stages of a run."""
     effort = Effort(request, steps.splits, steps.encoder)
     if request.kind == "finetune":
-        return Strategy((_first(steps, effort),))
+        return Strategy(_first(request, steps, effort))
     if request.method.choose_layer is None:
         return _by_plan(request, steps, effort)
     if steps.fold_models is not None:
@@ -82,14 +84,14 @@ def _by_layer(request: Request, steps: Steps, effort: Effort) -> Strategy:
         )
         for layer in request.layers
     )
-    decide = (_first(steps, effort), *_timing(request, steps), *layers)
+    decide = (*_first(request, steps, effort), *_timing(request, steps), *layers)
     return Strategy(decide, (_last(steps, effort),))
 
 
 def _by_fold_models(request: Request, steps: Steps, effort: Effort, folds: int) -> Strategy:
     """Decide all layers on fold models, then tune the pruned model."""
     layers, search = request.layers, request.config.search
-    decide = [_first(steps, effort), *_timing(request, steps)]
+    decide = [*_first(request, steps, effort), *_timing(request, steps)]
     if search.prior != "none":
         efforts = (effort.ranking(search.prior),)
         decide.append(Stage(PRIOR, steps.choose_prior, efforts, keeps_weights=False))
@@ -114,7 +116,7 @@ def _by_plan(request: Request, steps: Steps, effort: Effort) -> Strategy:
     efforts = (effort.ranking(method.name),) if method.removes_heads else ()
     if request.sizes:
         return _by_sizes(request, steps, effort)
-    decide = (_first(steps, effort), Stage(PLAN, steps.choose_plan, efforts))
+    decide = (*_first(request, steps, effort), Stage(PLAN, steps.choose_plan, efforts))
     if not method.tunes:
         return Strategy(decide)
     layers = request.layers if request.tuned_layers is None else list(request.tuned_layers)
@@ -143,11 +145,14 @@ def _by_sizes(request: Request, steps: Steps, effort: Effort) -> Strategy:
         )
         for share in request.sizes
     )
-    return Strategy((_first(steps, effort), *plans), tuple(tunings))
+    return Strategy((*_first(request, steps, effort), *plans), tuple(tunings))
 
 
-def _first(steps: Steps, effort: Effort) -> Stage:
-    return Stage("first", steps.tune_first, (effort.first(),))
+def _first(request: Request, steps: Steps, effort: Effort) -> tuple[Stage, ...]:
+    first = Stage("first", steps.tune_first, (effort.first(),))
+    if not request.needs_rate:
+        return (first,)
+    return (Stage(RATE, steps.choose_rate, effort.trials(), keeps_weights=False), first)
 
 
 def _timing(request: Request, steps: Steps) -> tuple[Stage, ...]:
@@ -188,6 +193,14 @@ class Effort:
     def first(self) -> float:
         """Return the effort of the first tuning."""
         return float(self._config.first.epochs * len(self._splits.first))
+
+    def trials(self) -> tuple[float, ...]:
+        """Return the effort of each trial of a learning rate."""
+        return tuple(
+            float(epochs * min(len(self._splits.first), count_rows(self._request.hardware)))
+            for epochs, number in zip(EPOCHS, (4, 2), strict=True)
+            for _ in range(number)
+        )
 
     def after_layer(self, layer: int) -> float:
         """Return the effort of the tuning after a layer."""

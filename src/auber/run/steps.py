@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from auber.data.encoding import encode_split
 from auber.data.splits import make_splits
+from auber.errors import ModelError
 from auber.models.checkpoint import weights_digest
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
@@ -21,8 +22,10 @@ from auber.run.decisions import Decisions, best_plan
 from auber.run.fold_models import FoldModels
 from auber.run.folder import Run
 from auber.run.held_out import HeldOut
+from auber.run.learned import describe_failure, draw_rows, measure_learning
 from auber.run.records import StageRecord
 from auber.run.request import Request, most_to_remove
+from auber.run.trials import NUM_TRIALS, choose_rate
 from auber.run.tunings import Tunings
 from auber.scoring import (
     CrossFitScorer,
@@ -38,6 +41,7 @@ from auber.search.stages import (
     LAST,
     PLAN,
     PRIOR,
+    RATE,
     TIMING,
     layer_of,
     layer_stage,
@@ -65,7 +69,9 @@ class Steps:
         self.splits = make_splits(
             task.train.labels, config, self.encoder.num_layers, not task.has_classes, task.train
         )
-        self.tunings = Tunings(request, self.train, self.splits, progress)
+        self.tunings = Tunings(
+            request, self.train, self.splits, progress, find_rate=self._find_rate
+        )
         self.fold_models: FoldModels | None = None
         if request.pretrained is not None:
             self.fold_models = FoldModels(
@@ -97,6 +103,36 @@ class Steps:
 
     # Tuning
 
+    def choose_rate(self) -> dict[str, Any]:
+        """Choose the learning rate that `auto` stands for."""
+        request, config = self.request, self.request.config
+        if (known := request.known_rate) is not None:
+            rate, reason = known
+            self.progress.skip(NUM_TRIALS)
+            self.progress.say(f"learning rate {rate:g}: {reason}")
+            return {"rate": rate}
+        task = request.task
+        choice = choose_rate(
+            request.pretrained or self.model,
+            self.train,
+            self.splits.first,
+            task.train.labels if task.has_classes else None,
+            task.metric,
+            config.first,
+            seed=config.seed,
+            hardware=request.hardware,
+            progress=self.progress,
+        )
+        self.progress.say(choice.describe())
+        return {"rate": choice.rate, "rate_trials": [trial.to_json() for trial in choice.trials]}
+
+    def _find_rate(self) -> float:
+        """Return the learning rate of the tunings whose setting is `auto`."""
+        rate = self.request.config.first.learning_rate
+        if rate == "auto":
+            rate = self.done[RATE].rate or 0.0
+        return rate
+
     def tune_first(self) -> dict[str, Any]:
         """Tune the model on the task, if it needs it, and record its digest."""
         request, info = self.request, {}
@@ -108,7 +144,26 @@ class Steps:
         else:
             require_finite_weights(self.model, "start")
             self.progress.skip(1)
-        return {**info, "digest": weights_digest(self.model)}
+        rows = draw_rows(self.splits.first, request.config.seed)
+        found = measure_learning(self.model, self.train.select(rows), request.task.metric)
+        return {**info, "digest": weights_digest(self.model), "learned": found.to_json()}
+
+    def check_learned(self) -> None:
+        """Raise `ModelError` if the fine-tuned model learned nothing and the settings require it.
+
+        A control is not stopped: how it does is its result.
+        """
+        request, found = self.request, self.done["first"].learned
+        removes = request.kind == "prune" and request.method.removes_heads
+        if not removes or not request.config.first.require_learned:
+            return
+        if found is not None and not found.learned:  # None: an earlier version did not measure it
+            raise ModelError(
+                f"first tuning: {describe_failure(found, request.task.metric)}, so nothing shows "
+                "what it can do without; give another first.learning_rate, more first.epochs or "
+                "another --model, or set first.require_learned=false, and as that is another run, "
+                "another --out"
+            )
 
     def tune_after(self, layer: int) -> dict[str, Any]:
         """Tune after a layer that was decided before."""
@@ -138,7 +193,9 @@ class Steps:
     def tune_fold_model(self, fold: int) -> dict[str, Any]:
         """Train the model that scores the rows of a fold."""
         assert self.fold_models is not None
-        tunings = Tunings(self.request, self.train, self.splits, self.progress, fold)
+        tunings = Tunings(
+            self.request, self.train, self.splits, self.progress, fold, self._find_rate
+        )
         reports = tunings.run_all(self.fold_models.make(fold), self.request.layers)
         return {
             "scouting": {

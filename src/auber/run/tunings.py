@@ -6,7 +6,7 @@ same without the rows of its fold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class Tunings:
-    """Tunes any model in place as the run's own model is tuned; `fold` for a fold model."""
+    """Tunes any model in place as the run's own model is tuned; `fold` for a fold model.
+
+    `find_rate` returns the learning rate that `auto` stands for; it is called when it is needed.
+    """
 
     def __init__(
         self,
@@ -33,7 +36,9 @@ class Tunings:
         splits: Splits,
         progress: Progress,
         fold: int | None = None,
+        find_rate: Callable[[], float] | None = None,
     ) -> None:
+        self._find_rate = find_rate
         self._request, self._train, self._progress, self._fold = request, train, progress, fold
         self._num_folds = len(splits.folds)
         self._splits = splits if fold is None else splits.without_fold(fold)
@@ -101,6 +106,9 @@ class Tunings:
             self._progress.skip(1)
         if not rows:
             return TuningReport(0, 0.0)
+        if settings.learning_rate == "auto" and settings.epochs:
+            assert self._find_rate is not None, "a run that needs a rate has chosen it"
+            settings = settings.model_copy(update={"learning_rate": self._find_rate()})
         if self._fold is not None:
             label = f"fold model {self._fold + 1} of {self._num_folds}: {label}"
         return tune(

@@ -215,7 +215,9 @@ class Study(Record):
         if run.draw:
             own["random.draw"] = run.draw
         values = {**self.settings_of(block.task), **own}
-        return make_config(self.preset, task=block.task, settings=values)
+        # A study compares models that learned nothing too; its result says so.
+        otherwise = {"first.require_learned": False}
+        return make_config(self.preset, task=block.task, settings=values, otherwise=otherwise)
 
     def settings_of(self, task: str | None) -> dict[str, Value]:
         """Return what the study changes for a task, or for a task that it does not name."""

@@ -206,20 +206,19 @@ def test_results_of_other_commands(tmp_path):
     run = write_searched(tmp_path)
     page = make_page([run], [ResultsFile("speed.json", "speed", make_speed().to_json())])
     assert titles(page)[4] == "Speed"
-    sizes, times = page.grids["speed"]
-    assert [*sizes.rows[0]][:3] == ["run", "heads removed", "parameters"]
-    assert [*sizes.rows[0].values()][:3] == [
-        *("rte auber seed 0", "40 of 144", "101 M of 109.5 M (-7.7 %)"),
-    ]
-    assert sizes.rows[0]["torch, cpu, float32, batch 32"] == "0.80 (0.80 to 0.80) slower"
+    sizes, ratios, times = page.grids["speed"]
+    row = sizes.rows[0]
+    assert (row["run"], row["heads removed"]) == ("rte auber seed 0", "40 of 144")
+    assert row["parameters"] == "101 M of 109.5 M (92.3 %)"
     assert "128 tokens" in sizes.notes[0]
     assert "torch on a GPU: there is none here" in sizes.notes[1]
-    assert times.rows[0]["unpruned ms"] == "40 (40 to 40)"
+    assert ratios.rows[0]["torch, cpu, float32, batch 32"] == "0.80 (0.80 to 0.80)"
+    assert times.rows[0]["ms (quartiles)"] == "40 (40 to 40)"
 
 
 def test_a_damaged_speed_file_is_named(tmp_path):
-    content = {**make_speed().to_json(), "format": 2}
-    with pytest.raises(RunError, match="^speed.json: 'format' must be 1, found 2; .* it again$"):
+    content = {**make_speed().to_json(), "format": 1}
+    with pytest.raises(RunError, match="^speed.json: 'format' must be 2, found 1; .* it again$"):
         make_page([write_searched(tmp_path)], [ResultsFile("speed.json", "speed", content)])
 
 

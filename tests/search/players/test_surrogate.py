@@ -64,7 +64,8 @@ def test_a_layer_of_sixteen_heads():
 )
 def test_pay_and_costs_decide_with_the_scores(gain, pay, prior, cost, left):
     toy = CountingToy(ToyLayer(6, 1, base=0.5, bias=gain, single=0.0, pair=0.0))
-    search = toy.search(small_config(reward__head=pay), prior=prior, change_cost=cost)
+    costs = dict.fromkeys(range(6), cost)
+    search = toy.search(small_config(reward__head=pay), prior=prior, change_costs=costs)
     choice = choose_layer(search)
     assert left in (choice.removed, len(choice.removed))
     assert toy.asked[0] == prior
