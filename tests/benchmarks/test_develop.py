@@ -46,8 +46,6 @@ def test_an_experiment(tmp_path, monkeypatch, capsys):
     control = found["arms"]["original+tuning"]["models"]["1"]
     assert f"{pruned['develop'] - control['develop']:+.2f}" in lines[1]
     develop.main(["--compare", str(out), "--against", "fisher"])
-    (line,) = [
-        each for each in capsys.readouterr().out.splitlines() if "random" in each and "0.50" in each
-    ]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "random" in line]
     other = found["arms"]["random,size.multiple=1"]["models"]["0.5"]
-    assert f"{other['develop'] - pruned['develop']:+.2f}" in line
+    assert f"{other['develop'] - pruned['develop']:+.2f}" in lines[1]
