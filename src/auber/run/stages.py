@@ -16,7 +16,7 @@ from auber.data.splits import Splits
 from auber.models.encoders.base import Encoder
 from auber.run.request import Request
 from auber.run.steps import Steps
-from auber.run.trials import EPOCHS, count_rows
+from auber.run.trials import EPOCHS, RATES, count_rows
 from auber.search.stages import (
     BUDGET,
     LAST,
@@ -203,11 +203,8 @@ class Effort:
 
     def trials(self) -> tuple[float, ...]:
         """Return the effort of each trial of a learning rate."""
-        return tuple(
-            float(epochs * min(len(self._splits.first), count_rows(self._request.hardware)))
-            for epochs, number in zip(EPOCHS, (4, 2), strict=True)
-            for _ in range(number)
-        )
+        rows = min(len(self._splits.first), count_rows(self._request.hardware))
+        return (float(EPOCHS * rows),) * len(RATES)
 
     def after_layer(self, layer: int) -> float:
         """Return the effort of the tuning after a layer."""

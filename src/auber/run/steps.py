@@ -25,7 +25,7 @@ from auber.run.held_out import HeldOut
 from auber.run.learned import describe_failure, draw_rows, measure_learning
 from auber.run.records import StageRecord
 from auber.run.request import Request, most_to_remove
-from auber.run.trials import NUM_TRIALS, choose_rate
+from auber.run.trials import RATES, choose_rate
 from auber.run.tunings import Tunings
 from auber.scoring import (
     CrossFitScorer,
@@ -116,7 +116,7 @@ class Steps:
         request, config = self.request, self.request.config
         if (known := request.known_rate) is not None:
             rate, reason = known
-            self.progress.skip(NUM_TRIALS)
+            self.progress.skip(len(RATES))
             self.progress.say(f"learning rate {rate:g}: {reason}")
             return {"rate": rate}
         task = request.task

@@ -62,6 +62,7 @@ class Tunings:
         try:
             yield
         finally:
+            self._captured.drop()
             self._captured = None
             self._request.hardware.free_unused()
 
