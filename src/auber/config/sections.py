@@ -287,6 +287,11 @@ class Size(Section):
         8, "number that the neurons left in a layer are a multiple of; 1: any number", ge=1
     )
 
+    repair: bool = setting(
+        False,
+        "before tuning, refit the output matrices of what was pruned to the unpruned model by "
+        "least squares",
+    )
     step_epochs: Int = setting(
         0,
         "epochs of tuning after each step on the way to a size; a step removes 30 % of what is "
