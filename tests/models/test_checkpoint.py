@@ -192,7 +192,11 @@ def test_saving_replaces_the_whole_folder(folder):
 @pytest.mark.parametrize(
     ("error", "raised", "message"),
     [
-        (OSError("disk full"), CheckpointError, r"cannot be written \(disk full\)$"),
+        (
+            OSError("disk full"),
+            CheckpointError,
+            r"cannot be written \(disk full\); choose another folder$",
+        ),
         (KeyboardInterrupt(), KeyboardInterrupt, None),
     ],
 )
@@ -219,7 +223,7 @@ def test_the_old_folder_is_put_back_if_the_rename_fails(folder, monkeypatch):
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", fail_for_the_new)
-    with refuse(r"cannot be written \(no\)$"):
+    with refuse(r"cannot be written \(no\); choose another folder$"):
         checkpoint.save(tiny_model(seed=1), None, folder)
     assert encoder_of(checkpoint.load(folder)).removed == PruningPlan(PLAN)
 

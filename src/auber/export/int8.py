@@ -2,32 +2,26 @@
 
 The inputs of each matrix product are quantised while the graph runs, with a scale for the whole
 batch. So the logits are not the model's own, and those of a row depend a little on the other rows
-of its batch. What counts is how many answers change; see `answers.py`.
+of its batch. What counts is how many answers change; see `checks.py`.
 """
 
 from __future__ import annotations
 
 import importlib
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from auber.export.answers import compare_answers
-from auber.export.onnx import GRAPH, load, require_packages, write_beside, write_graph
+from auber.export import GRAPH
+from auber.export.onnx import load, require_packages, write_beside, write_graph
 from auber.export.source import Source
-from auber.export.verification import Exported, write_verified
-from auber.system.progress import Progress
+
+__all__ = ["load", "quantise", "write"]
 
 
-def export(source: Source, place: Path, progress: Progress) -> Exported:
-    """Write the folder; the packages of `auber[onnx]` are needed."""
+def write(source: Source, folder: Path) -> None:
+    """Write the files; the packages of `auber[onnx]` are needed."""
     require_packages("--to int8")
-    exported = write_verified("int8", source, place, _write, load, progress, check=compare_answers)
-    return replace(exported, graph=place / GRAPH)
-
-
-def _write(source: Source, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="auber-int8-") as scratch:
         write_graph(source.model, Path(scratch) / GRAPH, source.inputs)
         quantise(Path(scratch) / GRAPH, folder / GRAPH)

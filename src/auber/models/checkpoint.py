@@ -91,7 +91,7 @@ def save(
     tensors = {
         name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
     }
-    with _replacing(Path(folder)) as fresh:
+    with replacing(Path(folder)) as fresh:
         config.save_pretrained(fresh)
         if needs_code(config):
             shutil.copyfile(MODELING_FILE, fresh / MODELING_FILE.name)
@@ -100,8 +100,14 @@ def save(
             tokenizer.save_pretrained(fresh)
 
 
+def require_free(folder: Path) -> None:
+    """Raise `CheckpointError` unless a path is new or an empty folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise CheckpointError(f"{folder}: must be a new or an empty folder; choose another --out")
+
+
 @contextmanager
-def _replacing(folder: Path) -> Iterator[Path]:
+def replacing(folder: Path) -> Iterator[Path]:
     """Yield a new empty folder, which replaces `folder` if the block succeeds.
 
     It lies in a private temporary folder beside it, so that no reader sees it half written and a
@@ -134,7 +140,9 @@ def _replacing(folder: Path) -> Iterator[Path]:
                 old.rename(folder)
             raise
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{folder}: cannot be written ({one_line(error)})") from error
+        raise CheckpointError(
+            f"{folder}: cannot be written ({one_line(error)}); choose another folder"
+        ) from error
     finally:
         if scratch is not None:
             shutil.rmtree(scratch)
