@@ -253,22 +253,14 @@ def _load_pruned(
     with no_init_weights(), report_damage(f"{folder}: cannot be loaded"):
         model = cls._from_config(config, **options)
     remove(model, plan, allow_empty_layers=True)
-    expected = model.state_dict()
-    if lacking := expected.keys() - tensors.keys():
-        raise CheckpointError(f"{folder}: the weights lack {_some(lacking)}; save the model again")
-    if unknown := tensors.keys() - expected.keys():
+    try:
+        model.load_state_dict(tensors, assign=True)  # assigned, not copied, to keep each dtype
+    except RuntimeError as error:  # with all problems, from its second line on
+        problems = " ".join(str(error).split("\n\t", 1)[-1].split())
         raise CheckpointError(
-            f"{folder}: the weights hold {_some(unknown)}, which {cls.__name__} does not have; "
-            "save the model again"
-        )
-    for key, tensor in tensors.items():
-        if tensor.shape != expected[key].shape:
-            raise CheckpointError(
-                f"{folder}: the weights do not fit the recorded units: {key} must be "
-                f"{tuple(expected[key].shape)}, found {tuple(tensor.shape)}; restore "
-                "config.json or save the model again"
-            )
-    model.load_state_dict(tensors, assign=True)  # assigned, not copied, to keep each dtype
+            f"{folder}: the weights do not fit the recorded units ({problems:.300}); restore "
+            "config.json or save the model again"
+        ) from error
     return model
 
 
