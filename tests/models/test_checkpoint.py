@@ -262,7 +262,7 @@ def test_truncated_weights(folder, size):
     [
         (
             {"0": [1, 2]},
-            r"the weights do not fit the recorded units \(size mismatch for .*the shape in current ",
+            r"the weights do not fit the recorded units \(size mismatch for .*the shape in curr",
         ),
         ({}, r"cannot be loaded \("),
     ],

@@ -1,4 +1,4 @@
-"""The models of a measurement: an architecture, and the heads that a run removed from it.
+"""The models of a measurement: an architecture, and the units that a run removed from it.
 
 Latency does not depend on weights, so none are read: both models get the same random weights, and
 runs whose weights were deleted are measured like any other. The architecture is that of the run's
@@ -13,6 +13,7 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,7 +44,7 @@ _REMEDY = "give the result.json of a run, or a results file"
 
 @dataclass(frozen=True)
 class Subject:
-    """An architecture, and the heads to remove from it."""
+    """An architecture, and the units to remove from it."""
 
     name: str
     task_type: TaskType  # decides the classifier
@@ -175,10 +176,12 @@ def _pick_lines(path: Path, lines: Any, wanted: Mapping[str, set[str]]) -> list[
     lines = lines if isinstance(lines, list) else []
     lines = [line for line in lines if isinstance(line, dict) and line.get("kind") == "prune"]
     if "method" not in wanted:
-        lines = [line for line in lines if line.get("removed")]
+        plans = [line.get("plan") for line in lines]
+        removes = [isinstance(plan, dict) and any(plan.values()) for plan in plans]
+        lines = list(compress(lines, removes))
     if not lines:
         raise RunError(
-            f"{path}: holds no run that removed heads; give one that does, or name its runs with "
+            f"{path}: holds no run that removed units; give one that does, or name its runs with "
             "--only method=..."
         )
     found = [
