@@ -182,7 +182,7 @@ def read_rows(source: Source, path: Path, text: str | None) -> EncodedRows:
             f"{len(columns)} of them; correct it"
         )
     texts = [tuple(column) for column in zip(*values, strict=True)]
-    # The labels stand for nothing: only answers are compared.
+    # Labels are needed to encode rows, but only the models' answers are compared.
     rows: AnyRows
     if kind.name == "tokens":
         rows = WordRows(texts[0], tuple((0,) * len(words) for words in texts[0]))

@@ -1,8 +1,8 @@
 """The target `int8`: the ONNX graph with 8-bit weights, quantised dynamically by onnxruntime.
 
-The inputs of each matrix product are quantised while the graph runs, with a scale for the whole
-batch. So the logits are not the model's own, and those of a row depend a little on the other rows
-of its batch. What counts is how many answers change; see `checks.py`.
+The inputs of each matrix product are quantised while the graph runs, with one scale per batch. So
+the logits differ from the model's, and those of a row depend slightly on the other rows of its
+batch. `checks.py` counts the answers that change.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def write(source: Source, folder: Path) -> None:
 def quantise(graph: Path, place: Path) -> None:
     """Write a graph again with the weights of products and embeddings as 8-bit integers.
 
-    Each output channel has a scale of its own. Weights have 7 bits: CPUs without 8-bit dot products
+    Each output channel has its own scale. Weights have 7 bits: CPUs without 8-bit dot products
     add products in 16 bits, where those of full range overflow.
     """
     onnx: Any = importlib.import_module("onnx")

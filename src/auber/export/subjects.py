@@ -1,9 +1,9 @@
 """The models of a measurement: an architecture, and the units that a run removed from it.
 
-Latency does not depend on weights, so none are read: both models get the same random weights, and
-runs whose weights were deleted are measured like any other. The architecture is that of the run's
-model folder, or of `--model` if that was deleted. The classifier is one of the run's task type; a
-model folder whose config names no classifier is measured with one for texts.
+Latency does not depend on weights, so none are read: both models get the same random weights, and a
+run can be measured after its weights were deleted. The architecture is that of the run's model
+folder, or of `--model` if the folder was deleted. The classifier has the run's task type; a model
+folder without a classifier is measured with one for texts.
 """
 
 from __future__ import annotations

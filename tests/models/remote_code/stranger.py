@@ -58,7 +58,7 @@ def logits(families):
 
 
 def plain(families):
-    """Models whose layers have the same width are ordinary ones: no flag, no file of code."""
+    """Models with layers of one width are ordinary ones: no flag, no file of code."""
     from transformers import AutoModelForSequenceClassification
 
     for family in families:
