@@ -297,10 +297,16 @@ def test_several_classes_of_a_single_row_are_all_rewarded():
     classes=st.integers(1, 3),
 )
 def test_rows_set_aside_share_no_text_with_others(rows, classes):
-    texts = [(f"premise {one}", f"hypothesis {other}") for one, other in rows]
     names = [sum(row) % classes for row in rows]
+    premises, hypotheses = zip(*rows, strict=True)
+    pairs = Rows(
+        tuple(f"premise {name}" for name in premises),
+        tuple(f"hypothesis {name}" for name in hypotheses),
+        tuple(names),
+    )
+    texts = pairs.texts()
     try:
-        kept, aside = set_aside(texts, names, 0.2)
+        kept, aside = set_aside(pairs, names, 0.2)
     except TaskError:  # all rows may hang together
         return
     assert sorted(kept + aside) == list(range(len(rows)))
@@ -310,13 +316,13 @@ def test_rows_set_aside_share_no_text_with_others(rows, classes):
 
 
 def test_a_share_of_each_class_is_set_aside():
-    texts = [(f"text {row}",) for row in range(100)]
+    texts = Rows(tuple(f"text {row}" for row in range(100)), None, (0,) * 100)
     names = ["rare"] * 2 + ["some"] * 20 + ["most"] * 78
     kept, aside = set_aside(texts, names, 0.2)
     assert Counter(names[row] for row in aside) == {"some": 4, "most": 16}
     assert set_aside(texts, names, 0.2) == (kept, aside)
     with pytest.raises(TaskError, match="^dev: no row of 4 can be set aside with a text of its"):
-        set_aside([("same",)] * 4, [0, 1, 0, 1], 0.2)
+        set_aside(Rows(("same",) * 4, None, (0, 1, 0, 1)), [0, 1, 0, 1], 0.2)
 
 
 def test_rows_held_out_for_a_tolerance_are_in_no_other_list():

@@ -50,22 +50,16 @@ def read_records(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     return _READERS[suffix](path, columns)
 
 
-def require_columns(
-    columns: Sequence[str], header: Sequence[Any], where: str, *, is_first: bool = True
-) -> None:
-    """Raise `TaskError` unless each column is in the header once.
-
-    A column that the first record of a source lacks is a `ColumnError`: it may be misspelt.
-    """
+def require_columns(columns: Sequence[str], header: Sequence[Any], where: str) -> None:
+    """Raise `ColumnError` if the header lacks a column, and `TaskError` if it has one twice."""
     names = list(map(str, header))  # a mapping in memory may have any keys
     for name in columns:
-        if name not in header and is_first:
+        if name not in header:
             message = f"{where}: {unknown_name('column', name, names, most=20)}"
             raise ColumnError(message, name, names)
-        if header.count(name) != 1:
-            found = "no such column" if name not in header else "several of that name"
+        if header.count(name) > 1:
             raise TaskError(
-                f"{where}: one column '{name}' is needed, found {found}; "
+                f"{where}: one column '{name}' is needed, found several of that name; "
                 f"there are {shorten(names, 20)}"
             )
 
@@ -149,13 +143,16 @@ def read_table(
 
 
 def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    is_first = True
+    return _check_objects(_parse_lines(path), columns)
+
+
+def _parse_lines(path: Path) -> Iterator[tuple[str, Any]]:
     for line, content in enumerate(read_lines(path), start=1):
         if not content.strip():
             continue
         where = f"{path}, line {line}"
         try:
-            fields = json.loads(content)
+            value = json.loads(content)
         except (ValueError, RecursionError) as error:
             reason = str(error)
             if isinstance(error, json.JSONDecodeError):
@@ -163,12 +160,7 @@ def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
             raise TaskError(
                 f"{where}: not a JSON value ({reason}); each line must be one JSON object"
             ) from error
-        if not isinstance(fields, dict):
-            found = type(fields).__name__
-            raise TaskError(f"{where}: each line must be a JSON object, found {found}")
-        require_columns(columns, list(fields), where, is_first=is_first)
-        is_first = False
-        yield where, fields
+        yield where, value
 
 
 def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
@@ -236,16 +228,14 @@ def _read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     if isinstance(content, dict) and "data" in content:
         squad = ["question", "context", "answers"]
         require_columns(columns, squad, f"{path}, read as SQuAD's questions")
-    return _check_objects(_walk_squad(path, content), columns, may_be_misspelt=False)
+    return _check_objects(_walk_squad(path, content), columns)
 
 
-def _check_objects(
-    items: Iterator[tuple[str, Any]], columns: Sequence[str], may_be_misspelt: bool = True
-) -> Iterator[Record]:
-    for number, (where, fields) in enumerate(items):
+def _check_objects(items: Iterator[tuple[str, Any]], columns: Sequence[str]) -> Iterator[Record]:
+    for where, fields in items:
         if not isinstance(fields, dict):
             raise TaskError(f"{where}: must be a JSON object, found {type(fields).__name__}")
-        require_columns(columns, list(fields), where, is_first=number == 0 and may_be_misspelt)
+        require_columns(columns, list(fields), where)
         yield where, fields
 
 

@@ -81,14 +81,9 @@ class Splits:
             return tuple(row for row in rows if row not in held_out)
 
         return Splits(
-            protocol=self.protocol,
-            first=rest(self.first),
-            original_first=rest(self.original_first),
-            last_train=rest(self.last_train),
-            last_watch=rest(self.last_watch),
-            layers=tuple(
-                LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers
-            ),
+            self.protocol,
+            *map(rest, (self.first, self.original_first, self.last_train, self.last_watch)),
+            tuple(LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -161,9 +156,7 @@ def _count_held_out(num_rows: int, tolerance: float) -> int:
     return max(fewest, round(HELD_OUT_SHARE * num_rows))
 
 
-def set_aside(
-    texts: Sequence[Sequence[Any]], classes: Sequence[Any], share: float
-) -> tuple[Indices, Indices]:
+def set_aside(rows: AnyRows, classes: Sequence[Any], share: float) -> tuple[Indices, Indices]:
     """Return the rows to keep, and about a share of each class that is set aside.
 
     Rows with a text in common stay together, so that no text is on both sides. The rows set aside
@@ -172,7 +165,7 @@ def set_aside(
     sizes = Counter(classes)
     left = {name: round(share * size) for name, size in sizes.items()}
     chosen: list[int] = []
-    groups = _connect(range(len(texts)), [tuple(each) for each in texts])
+    groups = _connect(range(len(rows)), _texts_to_share(rows))
     for place in seeds.generator(0, "dev rows").permutation(len(groups)):
         counts = Counter(classes[row] for row in groups[place])
         if all(count <= left[name] for name, count in counts.items()):
@@ -180,10 +173,10 @@ def set_aside(
             chosen += groups[place]
     if not chosen:
         raise TaskError(
-            f"dev: no row of {len(texts)} can be set aside with a text of its own and another of "
+            f"dev: no row of {len(rows)} can be set aside with a text of its own and another of "
             "its class; give --dev"
         )
-    return _indices(np.setdiff1d(np.arange(len(texts)), chosen)), tuple(sorted(chosen))
+    return _indices(np.setdiff1d(np.arange(len(rows)), chosen)), tuple(sorted(chosen))
 
 
 def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
@@ -249,9 +242,7 @@ def group_rows(rows: AnyRows, most: int) -> list[Indices]:
     Rows are connected by any text that they have in common. A group of more than `most` rows is
     divided by first texts, and what is still larger into single rows; a warning says so.
     """
-    texts: list[tuple[Hashable, ...]] = list(rows.texts())
-    if rows.kind == "tokens":  # a sentence is one text, its words are not
-        texts = [(words,) for words in texts]
+    texts = _texts_to_share(rows)
     groups: list[Indices] = []
     divided = 0
     for group in _connect(range(len(texts)), texts):
@@ -269,6 +260,12 @@ def group_rows(rows: AnyRows, most: int) -> list[Indices]:
             divided, len(texts), most,
         )  # fmt: skip
     return groups
+
+
+def _texts_to_share(rows: AnyRows) -> list[tuple[Hashable, ...]]:
+    """Return the texts of each row; a sentence of tagged words is one text, its words are not."""
+    texts: list[tuple[Hashable, ...]] = list(rows.texts())
+    return [(words,) for words in texts] if rows.kind == "tokens" else texts
 
 
 def _connect(rows: Iterable[int], texts: Sequence[tuple[Hashable, ...]]) -> list[Indices]:

@@ -101,7 +101,7 @@ def read_task(
             "give one that fits, or leave one of the two out"
         )
     columns = (text,) if isinstance(text, str) else tuple(task_type.text if text is None else text)
-    reader = _Reader(chosen.compares, columns, label or task_type.label, labels)
+    reader = RowReader(chosen.compares, columns, label or task_type.label, labels)
 
     def read(source: Source, split: str) -> AnyRows:
         wanted = (*columns, reader.label)
@@ -126,10 +126,7 @@ def read_task(
     if dev is None:
         has_classes = chosen.compares == "classes"
         classes = train_rows.labels if has_classes else [0] * len(train_rows)
-        texts: list[Any] = train_rows.texts()
-        if train_rows.kind == "tokens":  # of words, which may recur; a row is one text
-            texts = [(words,) for words in texts]
-        first, second = set_aside(texts, classes, DEV_SHARE)
+        first, second = set_aside(train_rows, classes, DEV_SHARE)
         train_rows, dev_rows = train_rows.select(first), train_rows.select(second)
     else:
         dev_rows = read(dev, "dev")
@@ -144,7 +141,7 @@ def _advise(task_type: TaskType, header: Sequence[str], option: str) -> str:
                 f"they look like rows of kind {other.name}: add --kind {other.name}, "
                 f"or name the column with {option}"
             )
-    return f"name it with {option}"
+    return f"name it with {option}, or complete the row"
 
 
 def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterator[Record]:
@@ -162,7 +159,7 @@ def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterato
         if not isinstance(row, Mapping):
             found = type(row).__name__
             raise TaskError(f"{where}: a row must map columns to values, found {found}")
-        require_columns(columns, list(row), where, is_first=number == 0)
+        require_columns(columns, list(row), where)
         yield where, row
 
 
@@ -177,7 +174,7 @@ _NO_NAMES = {
 }
 
 
-class _Reader:
+class RowReader:
     """Turn the records of train, and then those of dev, into rows.
 
     Label names are those that are given, or else those of train.
@@ -200,14 +197,16 @@ class _Reader:
         if labels is not None and compares in _NO_NAMES:
             raise TaskError(f"labels: {_NO_NAMES[compares]}; leave labels out")
         self.compares, self.text, self.label = compares, text, label
-        self.whose = "train's" if labels is None else "the known labels"
+        self.are_given = labels is not None
         self.numbers = None if labels is None else _number_names(labels)
 
     @property
     def label_names(self) -> tuple[str, ...] | None:
+        """The classes or tags in the order of their numbers."""
         return None if self.numbers is None else tuple(self.numbers)
 
     def read(self, records: Iterable[Record]) -> AnyRows:
+        """Return checked rows; a `TaskError` names the place of a record that is wrong."""
         columns: list[list[Any]] = [[] for _ in self.text]
         labels: list[Any] = []
         for where, fields in records:
@@ -253,10 +252,12 @@ class _Reader:
     def _check_name(self, name: str, what: str) -> str:
         if self.numbers is not None and name not in self.numbers:
             names = list(self.numbers)
-            are_numbers = all(math.isfinite(_float(each)) for each in (name, *names))
-            advice = f"; {_TO_PREDICT}" if are_numbers and self.compares == "classes" else ""
+            known, advice = ("the known labels" if self.are_given else "train's"), ""
+            if self.compares == "classes" and not self.are_given:
+                are_numbers = all(math.isfinite(_float(each)) for each in (name, *names))
+                advice = f"; {_TO_PREDICT}" if are_numbers else ""
             raise TaskError(
-                f"{what} '{name}' is not one of {self.whose} ({shorten(names)}); "
+                f"{what} '{name}' is not one of {known} ({shorten(names)}); "
                 f"correct it or leave the row out{advice}"
             )
         return sys.intern(name)  # one object for all rows
