@@ -145,11 +145,11 @@ def test_the_json_names_the_rows_of_every_part(protocol):
 
 # fmt: off
 TOO_SMALL = [
-    (0, 1, {}, "train, rows to watch: at least one row is needed, it would have none of 0; raise "
+    (0, 1, {}, "train, rows to watch: at least one row is needed, there would be none; raise "
      "last.watch_fraction or give more rows$"),
-    (4, 2, {}, "train, rows to watch: at least one row is needed, it would have none of 4; raise"),
+    (4, 2, {}, "train, rows to watch: at least one row is needed, there would be none; raise"),
     (20, 2, {"reward__fraction": 0.99},
-     "train, mini-train: at least one row is needed, .* none of 20; lower reward.fraction or give"),
+     "train, mini-train: at least one row is needed, .* be none; lower reward.fraction or give"),
     (20, 5, {"reward__fraction": 0.1},
      "reward set: at least one row of each of the 5 classes is needed, it would have 2 of 20 rows; "
      "raise reward.fraction or give more rows$"),
@@ -159,9 +159,9 @@ TOO_SMALL = [
     (3, 2, {"protocol": "heldout"},
      "reward set: .* it would have 1 of 3 rows; choose protocol seen or give more rows$"),
     (4, 1, {"protocol": "heldout"},
-     "train, rows to watch: .* none of 4; choose protocol seen or give more rows$"),
+     "train, rows to watch: .* be none; choose protocol seen or give more rows$"),
     (20, 2, {"protocol": "heldout", "reward__fraction": 0.99},
-     "train, mini-train: .* none of 12; lower reward.fraction or give more rows$"),
+     "train, mini-train: .* be none; lower reward.fraction or give more rows$"),
     (30, 2, {"protocol": "crossfit", "reward__folds": 40},
      "folds: at least one row for each of 40 is needed, found 30; lower reward.folds or give"),
 ]

@@ -108,7 +108,7 @@ def make_splits(
     split = _split_heldout if config.protocol == "heldout" else _split_seen
     splits = split(classes, config, num_layers)
     if config.protocol == "crossfit":
-        splits = replace(splits, protocol="crossfit", folds=_deal(classes, config, rows))
+        splits = replace(splits, folds=_deal(classes, config, rows))
     if config.size.tolerance is None:
         return splits
     count = _count_held_out(len(labels), config.size.tolerance)
@@ -181,29 +181,21 @@ def set_aside(rows: AnyRows, classes: Sequence[Any], share: float) -> tuple[Indi
 
 def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
     rows = np.arange(len(classes))
-    watch = _draw(
-        rows, _share(config.last.watch_fraction, rows), seeds.generator(config.seed, "watch rows")
-    )
-    if config.last.watch_fraction:
-        _require_rows("rows to watch", watch, rows, "raise last.watch_fraction")
+    share, fraction = config.last.watch_fraction, config.reward.fraction
+    watch = _draw(rows, _share(share, rows), seeds.generator(config.seed, "watch rows"))
+    if share:
+        _require_rows("rows to watch", watch, "raise last.watch_fraction")
     layers = []
     for layer in range(num_layers):
         rng = seeds.generator(config.seed, "reward set", layer)
-        uncut = _draw_reward(rows, config.reward.fraction, classes, rng, "raise reward.fraction")
-        mini_train = rows if config.reward.fraction == 1 else np.setdiff1d(rows, uncut)
-        _require_rows("mini-train", mini_train, rows, "lower reward.fraction")
+        uncut = _draw_reward(rows, fraction, classes, rng, "raise reward.fraction")
+        mini_train = rows if fraction == 1 else np.setdiff1d(rows, uncut)
+        _require_rows("mini-train", mini_train, "lower reward.fraction")
         rewarded = rows if config.protocol == "crossfit" else uncut
-        layers.append(
-            LayerSplit(_indices(mini_train), _indices(_bound(rewarded, config, classes, rng)))
-        )
-    return Splits(
-        protocol="seen",
-        first=_indices(rows),
-        original_first=_indices(rows),
-        layers=tuple(layers),
-        last_train=_indices(np.setdiff1d(rows, watch)),
-        last_watch=_indices(watch),
-    )
+        reward = _bound(rewarded, config.reward.max_rows, classes, rng)
+        layers.append(LayerSplit(_indices(mini_train), _indices(reward)))
+    first, last = _indices(rows), _indices(np.setdiff1d(rows, watch))
+    return Splits(config.protocol, first, first, last, _indices(watch), tuple(layers))
 
 
 def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
@@ -212,28 +204,19 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
     uncut = _draw_reward(rows, HELDOUT_REWARD, classes, rng, "choose protocol seen")
     others = np.setdiff1d(rows, uncut)
     watch = _draw(others, _share(HELDOUT_WATCH, rows), rng)
-    _require_rows("rows to watch", watch, rows, "choose protocol seen")
+    _require_rows("rows to watch", watch, "choose protocol seen")
     tune = np.setdiff1d(others, watch)
-    reward = _indices(_bound(uncut, config, classes, rng))
+    reward = _indices(_bound(uncut, config.reward.max_rows, classes, rng))
     # Here reward.fraction only sets the size of mini-train; with 1, which would leave it empty, it
     # is all of tune.
-    share = 1 - config.reward.fraction or 1.0
+    count = _share(1 - config.reward.fraction or 1.0, tune)
     layers = []
     for layer in range(num_layers):
-        mini_train = _draw(
-            tune, _share(share, tune), seeds.generator(config.seed, "mini-train", layer)
-        )
-        _require_rows("mini-train", mini_train, tune, "lower reward.fraction")
+        mini_train = _draw(tune, count, seeds.generator(config.seed, "mini-train", layer))
+        _require_rows("mini-train", mini_train, "lower reward.fraction")
         layers.append(LayerSplit(_indices(mini_train), reward))
-    tune_and_reward = _indices(np.setdiff1d(rows, watch))
-    return Splits(
-        protocol="heldout",
-        first=_indices(tune),
-        original_first=tune_and_reward,
-        layers=tuple(layers),
-        last_train=tune_and_reward,
-        last_watch=_indices(watch),
-    )
+    last = _indices(np.setdiff1d(rows, watch))
+    return Splits("heldout", _indices(tune), last, last, _indices(watch), tuple(layers))
 
 
 def group_rows(rows: AnyRows, most: int) -> list[Indices]:
@@ -342,9 +325,8 @@ def _draw_reward(
     return drawn
 
 
-def _bound(rows: Array, config: Config, classes: Array, rng: np.random.Generator) -> Array:
-    """Draw at most `reward.max_rows` of the rows."""
-    most = config.reward.max_rows
+def _bound(rows: Array, most: int, classes: Array, rng: np.random.Generator) -> Array:
+    """Draw at most this number of the rows by class; 0: return all of them."""
     if not 0 < most < len(rows):
         return rows
     num_classes = len(np.unique(classes[rows]))
@@ -383,9 +365,9 @@ def _require_classes(name: str, count: int, num_classes: int, found: str) -> Non
         )
 
 
-def _require_rows(name: str, drawn: Array, rows: Array, remedy: str) -> None:
+def _require_rows(name: str, drawn: Array, remedy: str) -> None:
     if not len(drawn):
         raise TaskError(
-            f"train, {name}: at least one row is needed, it would have none of {len(rows)}; "
+            f"train, {name}: at least one row is needed, there would be none; "
             f"{remedy} or give more rows"
         )
