@@ -51,16 +51,14 @@ def _normalize_layers(text: str) -> str:
 def _normalize_sizes(keep: float | str) -> float | str:
     """Return one share as a number, several as `0.5,0.25` in descending order."""
     try:
-        shares = [float(word) for word in keep.split(",")] if isinstance(keep, str) else [keep]
+        shares = sorted((float(word) for word in str(keep).split(",")), reverse=True)
     except ValueError:
         shares = [-1.0]
-    several = len(shares) > 1
-    names = {f"{share:g}" for share in shares}
-    if len(names) < len(shares) or not all(several * 1e-4 <= share <= 1 for share in shares):
+    names = [f"{share:g}" for share in shares]
+    smallest = 1e-4 if len(shares) > 1 else 0
+    if len(set(names)) < len(names) or not all(smallest <= share <= 1 for share in shares):
         raise ValueError(f"must be {_SIZES_FORM}")
-    return (
-        ",".join(f"{share:g}" for share in sorted(shares, reverse=True)) if several else shares[0]
-    )
+    return shares[0] if len(shares) == 1 else ",".join(names)
 
 
 def _check_rate(value: Any) -> Any:

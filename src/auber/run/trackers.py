@@ -79,12 +79,7 @@ class TrackerListener:
             _initialize_accelerate()
             self._log(values, step)
         except Exception as error:  # each tracker has errors of its own
-            logger.warning(
-                "tracker %s: dropped for the rest of this run (%s: %s)",
-                self._name,
-                type(error).__name__,
-                error,
-            )
+            _warn(self._name, "dropped for the rest of this run", error)
             self._log = None
 
 
@@ -194,9 +189,11 @@ def _close(name: str, close: Callable[..., object], *arguments: object) -> None:
     try:
         close(*arguments)
     except Exception as error:
-        logger.warning(
-            "tracker %s: could not be closed (%s: %s)", name, type(error).__name__, error
-        )
+        _warn(name, "could not be closed", error)
+
+
+def _warn(name: str, event: str, error: Exception) -> None:
+    logger.warning("tracker %s: %s (%s: %s)", name, event, type(error).__name__, error)
 
 
 _OPENERS = {"tensorboard": _open_tensorboard, "mlflow": _open_mlflow}
