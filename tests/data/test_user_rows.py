@@ -149,7 +149,7 @@ BAD_ROWS = [
     ({}, None,
      "train: a file, or rows that each map columns to values, are needed, found NoneType$"),
     ({}, {"text": ["one"]}, "train: .* needed, found dict; give a list of rows, not columns$"),
-    ({}, [("one", 1)], "train row 0: a row must map columns to values, found tuple$"),
+    ({}, [("one", 1)], "train row 0: must be an object that maps columns to .*, found tuple$"),
     ({}, [{"text": "one"}],
      "train row 0: Unknown column 'label'. Known: text; name it with --label, or complete the row"),
     ({}, [*texts(1), {"text": "two"}],

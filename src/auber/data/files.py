@@ -17,7 +17,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain
@@ -50,7 +50,19 @@ def read_records(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     return _READERS[suffix](path, columns)
 
 
-def require_columns(columns: Sequence[str], header: Sequence[Any], where: str) -> None:
+def check_records(items: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Iterator[Record]:
+    """Yield the items, each with its place; raise `TaskError` unless they have these columns."""
+    for where, fields in items:
+        if not isinstance(fields, Mapping):
+            raise TaskError(
+                f"{where}: must be an object that maps columns to values, "
+                f"found {type(fields).__name__}"
+            )
+        _require_columns(columns, list(fields), where)
+        yield where, fields
+
+
+def _require_columns(columns: Sequence[str], header: Sequence[Any], where: str) -> None:
     """Raise `ColumnError` if the header lacks a column, and `TaskError` if it has one twice."""
     names = list(map(str, header))  # a mapping in memory may have any keys
     for name in columns:
@@ -124,7 +136,7 @@ def read_table(
                                 f"{path}: columns must be separated by {wanted}, found {name}; "
                                 "write it again, or use jsonl"
                             )
-                    require_columns(columns, header, str(path))
+                    _require_columns(columns, header, str(path))
                     continue
                 where = f"{path}, line {reader.line_num}"
                 if len(fields) != len(header):
@@ -143,7 +155,7 @@ def read_table(
 
 
 def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    return _check_objects(_parse_lines(path), columns)
+    return check_records(_parse_lines(path), columns)
 
 
 def _parse_lines(path: Path) -> Iterator[tuple[str, Any]]:
@@ -178,7 +190,7 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     try:
         # pre_buffer off: the file is in memory already.
         file = parquet.ParquetFile(pyarrow.BufferReader(data), pre_buffer=False)
-        require_columns(columns, file.schema_arrow.names, str(path))
+        _require_columns(columns, file.schema_arrow.names, str(path))
         values = {name: file.read(columns=[name]).column(0).to_pylist() for name in columns}
         if len({len(column) for column in values.values()}) != 1:  # possible in a damaged file
             raise pyarrow.ArrowInvalid("its columns are not equally long")
@@ -190,7 +202,7 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
 
 
 def _read_conll(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    require_columns(columns, ["tokens", "tags"], f"{path}, read as words with tags")
+    _require_columns(columns, ["tokens", "tags"], f"{path}, read as words with tags")
     words: list[str] = []
     tags: list[str] = []
     first = 1
@@ -224,19 +236,11 @@ def _read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         ) from error
     if isinstance(content, list):
         items = ((f"{path}, item {number}", item) for number, item in enumerate(content))
-        return _check_objects(items, columns)
+        return check_records(items, columns)
     if isinstance(content, dict) and "data" in content:
         squad = ["question", "context", "answers"]
-        require_columns(columns, squad, f"{path}, read as SQuAD's questions")
-    return _check_objects(_walk_squad(path, content), columns)
-
-
-def _check_objects(items: Iterator[tuple[str, Any]], columns: Sequence[str]) -> Iterator[Record]:
-    for where, fields in items:
-        if not isinstance(fields, dict):
-            raise TaskError(f"{where}: must be a JSON object, found {type(fields).__name__}")
-        require_columns(columns, list(fields), where)
-        yield where, fields
+        _require_columns(columns, squad, f"{path}, read as SQuAD's questions")
+    return check_records(_walk_squad(path, content), columns)
 
 
 def _walk_squad(path: Path, content: Any) -> Iterator[tuple[str, Any]]:

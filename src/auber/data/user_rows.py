@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from auber.data.files import ColumnError, Record, read_records, require_columns, shorten
+from auber.data.files import ColumnError, Record, check_records, read_records, shorten
 from auber.data.rows import (
     Answer,
     AnyRows,
@@ -88,7 +88,7 @@ def read_task(
     labels: Sequence[str] | None = None,
     metric: str | None = None,
 ) -> TaskData:
-    """Return the rows of a task, of which each row is checked, but not whether they can train."""
+    """Return a task with each row checked, but not whether a model can be trained on them."""
     # Import numpy and torch, which `auber list` does without.
     from auber.data.splits import set_aside
     from auber.metrics.task_metrics import get_metric
@@ -112,11 +112,8 @@ def read_task(
                 where, records = split, _records_in_memory(source, split, wanted)
             rows = reader.read(records)
         except ColumnError as error:
-            option, is_named = ("--text", text) if error.column in columns else ("--label", label)
-            if is_named:
-                raise
-            advice = _advise(task_type, error.header, option)
-            raise TaskError(f"{error}; {advice}") from error
+            option = "--text" if error.column in columns else "--label"
+            raise TaskError(f"{error}; {_advise(task_type, error.header, option)}") from error
         if not len(rows):
             raise TaskError(f"{where}: has no rows; at least one is needed")
         return rows
@@ -124,8 +121,7 @@ def read_task(
     # In this order: the label names come from train.
     train_rows = read(train, "train")
     if dev is None:
-        has_classes = chosen.compares == "classes"
-        classes = train_rows.labels if has_classes else [0] * len(train_rows)
+        classes = train_rows.labels if chosen.compares == "classes" else [0] * len(train_rows)
         first, second = set_aside(train_rows, classes, DEV_SHARE)
         train_rows, dev_rows = train_rows.select(first), train_rows.select(second)
     else:
@@ -134,7 +130,7 @@ def read_task(
 
 
 def _advise(task_type: TaskType, header: Sequence[str], option: str) -> str:
-    """Return the remedy for a missing default column: another task type or another column."""
+    """Return the remedy for a missing column: another task type or another column."""
     for other in TASK_TYPES.values():
         if other != task_type and {*other.text, other.label} <= set(header):
             return (
@@ -154,13 +150,7 @@ def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterato
             f"{split}: a file, or rows that each map columns to values, are needed, "
             f"found {type(rows).__name__}{remedy}"
         )
-    for number, row in enumerate(rows):
-        where = f"{split} row {number}"
-        if not isinstance(row, Mapping):
-            found = type(row).__name__
-            raise TaskError(f"{where}: a row must map columns to values, found {found}")
-        require_columns(columns, list(row), where)
-        yield where, row
+    return check_records(((f"{split} row {place}", row) for place, row in enumerate(rows)), columns)
 
 
 _TO_PREDICT = "for numbers to predict choose --metric pearson or spearman"
