@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import AfterValidator, Field, PlainValidator
 
 from auber.config.values import (
     Int,
@@ -23,6 +23,7 @@ from auber.config.values import (
     setting,
 )
 from auber.errors import ConfigError
+from auber.system.records import Record
 
 # Which models have seen the rows that give the reward.
 Protocol = Literal["seen", "heldout", "crossfit"]
@@ -71,16 +72,8 @@ def _check_rate(value: Any) -> Any:
 Rate = Annotated[float | Literal["auto"], PlainValidator(_check_rate)]
 
 
-class Section(BaseModel):
+class Section(Record):
     """Base class of the groups of settings."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        strict=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        defer_build=True,  # until first use: importing this module stays quick
-    )
 
 
 class FirstTuning(Section):
