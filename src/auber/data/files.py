@@ -24,7 +24,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from auber.errors import TaskError, unknown_name
+from auber.errors import TaskError, first_line, shorten, unknown_name
 
 _SEPARATORS = {"commas": ",", "tabs": "\t", "semicolons": ";"}
 
@@ -74,11 +74,6 @@ def _require_columns(columns: Sequence[str], header: Sequence[Any], where: str) 
                 f"{where}: one column '{name}' is needed, found several of that name; "
                 f"there are {shorten(names, 20)}"
             )
-
-
-def shorten(names: Sequence[str], most: int = 10) -> str:
-    """Return the first names of a list as text for a message."""
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def read_lines(path: Path) -> Generator[str, None, None]:
@@ -195,8 +190,9 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         if len({len(column) for column in values.values()}) != 1:  # possible in a damaged file
             raise pyarrow.ArrowInvalid("its columns are not equally long")
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise TaskError(f"{path}: cannot be read as parquet ({reason}); write it again") from error
+        raise TaskError(
+            f"{path}: cannot be read as parquet ({first_line(error)}); write it again"
+        ) from error
     for row, record in enumerate(zip(*values.values(), strict=True)):
         yield f"{path}, row {row}", dict(zip(values, record, strict=True))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from auber.data.files import Record, read_table
 from auber.data.task import TaskData, check_task
 from auber.data.user_rows import RowReader
-from auber.errors import TaskError
+from auber.errors import TaskError, first_line
 from auber.system.hub import reading_hub
 
 HUB_DATASET = "nyu-mll/glue"
@@ -109,10 +109,9 @@ def load_glue_from_hub(name: str) -> TaskData:
         with reading_hub(HUB_DATASET):
             dataset = load_dataset(HUB_DATASET, name)  # nosec B615 # as said above
     except Exception as error:  # datasets and the hub client have no common base of errors
-        reason = (str(error).splitlines() or [""])[0]
         raise TaskError(
             f"{name}: '{HUB_DATASET}' cannot be read from the hub "
-            f"({type(error).__name__}: {reason}); "
+            f"({type(error).__name__}: {first_line(error)}); "
             "check the network, or pass --data DIR with a GLUE folder"
         ) from error
 

@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from auber.data.files import ColumnError, Record, check_records, read_records, shorten
+from auber.data.files import ColumnError, Record, check_records, read_records
 from auber.data.rows import (
     Answer,
     AnyRows,
@@ -28,7 +28,7 @@ from auber.data.rows import (
 )
 from auber.data.task import TaskData, check_task
 from auber.data.task_types import TASK_TYPES, TaskType, get_task_type
-from auber.errors import TaskError
+from auber.errors import TaskError, shorten
 
 OWN = "own"  # the name of rows without a name
 DEV_SHARE = 0.2  # of train, if there are no dev rows

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auber.config import Value
-from auber.errors import ConfigError, RunError, unknown_name
+from auber.errors import ConfigError, RunError, first_line, unknown_name
 
 if TYPE_CHECKING:
     from accelerate.tracking import GeneralTracker
@@ -105,10 +105,9 @@ def open_tracker(
                 tracker.store_init_configuration(dict(settings))
                 has_settings.touch()
         except Exception as error:  # each tracker has errors of its own
-            line = (str(error).splitlines() or [""])[0]
             raise RunError(
-                f"tracker {name}: cannot be opened ({type(error).__name__}: {line}); put that "
-                f"right or leave out --track {name}, and go on with --resume"
+                f"tracker {name}: cannot be opened ({type(error).__name__}: {first_line(error)}); "
+                f"put that right or leave out --track {name}, and go on with --resume"
             ) from error
         yield TrackerListener(name, log)
 
