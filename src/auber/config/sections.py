@@ -18,7 +18,7 @@ from auber.config.values import (
     Value,
     build,
     declared,
-    flatten,
+    flatten_tables,
     format_toml,
     setting,
 )
@@ -387,7 +387,7 @@ class Config(Section):
 
     def flat(self) -> dict[str, Value]:
         """Return the value of every setting by dotted key."""
-        return flatten(self)
+        return flatten_tables(self.model_dump())
 
     def to_toml(self) -> str:
         """Return the settings as TOML that `read_toml` reads back."""

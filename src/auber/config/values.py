@@ -93,12 +93,6 @@ def _walk(cls: type[BaseModel], prefix: str) -> Iterator[SettingInfo]:
         yield SettingInfo(f"{prefix}{name}", kind, optional, doc, choices, allowed)
 
 
-def flatten(model: BaseModel) -> dict[str, Value]:
-    """Return the value of every setting by dotted key."""
-    get: Any = functools.partial(functools.reduce, getattr)
-    return {info.key: get(info.key.split("."), model) for info in declared(type(model))}
-
-
 def build(cls: type[M], values: Mapping[str, Any], where: str) -> M:
     """Return the model with these values by dotted key.
 
@@ -108,8 +102,8 @@ def build(cls: type[M], values: Mapping[str, Any], where: str) -> M:
     problems = {key: _describe_unknown(key, known) for key in values if key not in known}
     tables: dict[str, Any] = {}
     for key in known.keys() & values.keys():
-        *sections, name = key.split(".")
-        table = functools.reduce(lambda outer, part: outer.setdefault(part, {}), sections, tables)
+        section, _, name = key.rpartition(".")
+        table = tables.setdefault(section, {}) if section else tables
         table[name] = _parse_text(known[key], values[key])
     try:
         model = cls.model_validate(tables)
