@@ -80,11 +80,10 @@ class Splits:
         def rest(rows: Indices) -> Indices:
             return tuple(row for row in rows if row not in held_out)
 
-        return Splits(
-            self.protocol,
-            *map(rest, (self.first, self.original_first, self.last_train, self.last_watch)),
-            tuple(LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers),
-        )
+        first, original = rest(self.first), rest(self.original_first)
+        train, watch = rest(self.last_train), rest(self.last_watch)
+        layers = (LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers)
+        return Splits(self.protocol, first, original, train, watch, tuple(layers))
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain JSON object."""
