@@ -58,11 +58,6 @@ def random_callback(folder, task):
     )
 
 
-@pytest.fixture
-def callback(tmp_path):
-    return random_callback(tmp_path, small_task())
-
-
 @pytest.mark.parametrize(
     ("kind", "precision"),
     [("sequence", {}), ("sequence", {"bf16": True}), *((kind, {}) for kind in TOKEN_KINDS)],
@@ -173,44 +168,32 @@ def assert_refused(trainer, message):
     assert all(torch.equal(before[name], after[name]) for name in after), "not a step was taken"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"method": "confidence"},
-            "^method 'confidence' must be given what to remove; give --keep SHARE, --heads P",
-        ),
-        (
-            {"config": small_config(**CROSSFIT, reward__shards=2)},
-            "^reward.shards must be 1 under protocol crossfit, where each fold model has its "
-            "own rows, found 2",
-        ),
-        (
-            {"config": small_config(**CROSSFIT, first__when="always")},
-            "^first.when must be auto or never for a model that is trained already, found always$",
-        ),
-    ],
-)
-def test_a_model_that_cannot_be_pruned_is_not_trained(tmp_path, options, message):
-    callback = auber.AuberCallback(
-        **{"task": small_task(), "config": small_config(), "out": tmp_path / "run", **options}
-    )
-    assert_refused(make_trainer(tmp_path, callback), message)
+# fmt: off
+REFUSED = [
+    ({"method": "confidence"}, {},
+     "method 'confidence' must be given what to remove; give --keep SHARE, --heads P"),
+    ({"config": small_config(**CROSSFIT, reward__shards=2)}, {},
+     "reward.shards must be 1 under protocol crossfit, where each fold model has its own rows, "
+     "found 2"),
+    ({"config": small_config(**CROSSFIT, first__when="always")}, {},
+     "first.when must be auto or never for a model that is trained already, found always$"),
+    ({}, {"num_labels": 3}, "the trainer's BertForSequenceClassification: its trained classifier"),
+    ({}, {"bare": True}, "BertModel has no classifier; fine-tune it first, or load it as "),
+    ({}, {"kind": "tokens"}, "task agreement: is of kind sequence and needs a model .*, found "),
+]
+# fmt: on
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        ({"num_labels": 3}, r"the trainer's BertForSequenceClassification: its trained classifier"),
-        ({"bare": True}, r"BertModel has no classifier; fine-tune it first, or load it as "),
-        ({"kind": "tokens"}, r"task agreement: is of kind sequence and needs a model .*, found "),
-    ],
-)
-def test_a_model_that_does_not_fit_the_task(tmp_path, callback, model, message):
-    assert_refused(make_trainer(tmp_path, callback, tiny_model(**model)), f"^{message}")
+@pytest.mark.parametrize(("options", "model", "message"), REFUSED)
+def test_a_model_that_cannot_be_pruned_is_not_trained(tmp_path, options, model, message):
+    given = {"task": small_task(), "config": small_config(), "out": tmp_path / "run", **options}
+    callback = auber.AuberCallback(**given)
+    trainer = make_trainer(tmp_path, callback, tiny_model(**model) if model else None)
+    assert_refused(trainer, f"^{message}")
 
 
-def test_mistakes_show_before_the_training(tmp_path, callback, monkeypatch):
+def test_mistakes_show_before_the_training(tmp_path, monkeypatch):
+    callback = random_callback(tmp_path, small_task())
     assert_refused(
         make_trainer(tmp_path, callback, tokenizer=False),
         r"^AuberCallback: needs the tokenizer; give Trainer\(processing_class=tokenizer\)$",
