@@ -150,8 +150,8 @@ def test_a_resumed_training_has_no_model_from_before(tmp_path):
     first.train()
     callback = auber.AuberCallback(task=small_task(), config=FOLD_MODELS, out=tmp_path / "run")
     message = (
-        r"^AuberCallback: the training goes on after step 1, and fold models are trained from "
-        r"the model before the first; give config="
+        r"^AuberCallback: training resumes after step 1, and fold models are trained from the "
+        r"model before the first step; give config="
     )
     with pytest.raises(auber.AuberError, match=message):
         make_trainer(tmp_path, callback).train(

@@ -125,8 +125,8 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         if request.needs_fold_models:
             if state.global_step:
                 raise ConfigError(
-                    f"AuberCallback: the training goes on after step {state.global_step}, and fold "
-                    "models are trained from the model before the first; give "
+                    f"AuberCallback: training resumes after step {state.global_step}, and fold "
+                    "models are trained from the model before the first step; give "
                     'config=auber.make_config(settings={"protocol": "seen"}), or run auber.prune '
                     "on the trained model with its origin"
                 )

@@ -196,8 +196,8 @@ def test_a_tracker_that_cannot_be_opened_is_an_error_before_any_work(other, tmp_
     tracker = other.return_value
     tracker.start.side_effect = OSError("no connection\nto the server")
     message = (
-        r"^tracker other: cannot be opened \(OSError: no connection\); put that right or "
-        r"leave out --track other, and go on with --resume$"
+        r"^tracker other: cannot be opened \(OSError: no connection\); correct that or "
+        r"leave out --track other, then continue with --resume$"
     )
     with pytest.raises(RunError, match=message):
         prune(tmp_path / "run", progress=["other"])

@@ -40,7 +40,7 @@ class ColumnError(TaskError):
 
 
 def read_records(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    """Yield the records of a file, whose format follows from the name; each has these columns."""
+    """Yield the records of a file with these columns; its format follows from its name."""
     suffix = path.suffix.lower()
     if path.is_dir():
         raise TaskError(f"{path}: is a folder; name a file of rows in it")

@@ -128,7 +128,7 @@ def check_words(words: Sequence[str], tags: Sequence[Any], where: str) -> None:
 
 
 def check_answers(answers: Sequence[Answer], context: str, where: str) -> None:
-    """Raise `TaskError` unless there is an answer and the context holds each where it says."""
+    """Raise `TaskError` unless there is an answer and the context contains each at its start."""
     if not answers:
         raise TaskError(
             f"{where}: has no answer; questions without one cannot be learned here, "

@@ -101,7 +101,7 @@ def make_splits(
     """Return the rows of every stage, for train rows with these labels.
 
     `without_classes`: the labels are numbers, tags or answers, so all rows count as one class.
-    `rows` are the train rows themselves, of which those that share a text stay in one fold.
+    `rows` are the train rows themselves; rows that share a text stay in one fold.
     """
     classes = np.zeros(len(labels), np.int64) if without_classes else np.asarray(labels, np.int64)
     split = _split_heldout if config.protocol == "heldout" else _split_seen
@@ -142,8 +142,8 @@ def hold_out(
 def _count_held_out(num_rows: int, tolerance: float) -> int:
     """Return the number of rows to choose a size by.
 
-    With fewer, even a size whose every answer is right could lose more than the tolerance: if none
-    of n rows is lost, the share that is lost is known to be at most 3 / n (at 95 %).
+    With fewer rows, no size could be shown to stay within the tolerance: even if it loses none of n
+    rows, the bound on the share that it loses is 3 / n (at 95 %).
     """
     fewest = math.ceil(300 / tolerance)
     if 2 * fewest > num_rows:
@@ -221,8 +221,8 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
 def group_rows(rows: AnyRows, most: int) -> list[Indices]:
     """Return the rows in groups that share no text with each other.
 
-    Rows are connected by any text that they have in common. A group of more than `most` rows is
-    divided by first texts, and what is still larger into single rows; a warning says so.
+    Rows with any text in common are in one group. A group of more than `most` rows is divided by
+    first texts, and groups that are still larger into single rows, with a warning.
     """
     texts = _texts_to_share(rows)
     groups: list[Indices] = []

@@ -351,7 +351,7 @@ def _number(value: Any, where: str) -> float:
 
 
 def _float(value: Any) -> float:
-    """Return a value as a number, NaN if it is none."""
+    """Return a value as a number, or NaN if it is not one."""
     try:
         return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):

@@ -107,7 +107,7 @@ def open_tracker(
         except Exception as error:  # each tracker has errors of its own
             raise RunError(
                 f"tracker {name}: cannot be opened ({type(error).__name__}: {first_line(error)}); "
-                f"put that right or leave out --track {name}, and go on with --resume"
+                f"correct that or leave out --track {name}, then continue with --resume"
             ) from error
         yield TrackerListener(name, log)
 
