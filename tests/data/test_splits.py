@@ -164,8 +164,8 @@ TOO_SMALL = [
      "reward set: at least one row of each of the 5 classes is needed, it would have 2 of 20 rows; "
      "raise reward.fraction or give more rows$"),
     (40, 4, {"reward__max_rows": 3},
-     "reward set: at least one row of each of the 4 classes is needed, reward.max_rows allows 3 "
-     "rows; raise it to 4 or more$"),
+     "reward set: at least one row of each of the 4 classes is needed, reward.max_rows allows 3; "
+     "raise it$"),
     (3, 2, {"protocol": "heldout"},
      "reward set: .* it would have 1 of 3 rows; choose protocol seen or give more rows$"),
     (4, 1, {"protocol": "heldout"},

@@ -126,12 +126,11 @@ def hold_out(
     members = np.asarray(rows, np.int64)
     size = int(members.max(initial=0)) + 1
     classes = np.zeros(size, np.int64) if labels is None else np.asarray(labels, np.int64)
-    count, num_classes = _share(share, members), len(np.unique(classes[members]))
+    count, rng = _share(share, members), seeds.generator(seed, "held-out rows")
     found = f"a share of {share:g} is {count} of {len(members)} rows; give more rows"
-    _require_classes("held-out rows", count, num_classes, found)
-    held_out = _draw_by_class(members, count, classes, seeds.generator(seed, "held-out rows"))
+    held_out = _draw_by_class("held-out rows", members, count, classes, rng, found)
     rest = np.setdiff1d(members, held_out)
-    if len(np.unique(classes[rest])) < num_classes:
+    if len(np.unique(classes[rest])) < len(np.unique(classes[members])):
         raise TaskError(
             "held-out rows: a class of a single row cannot be both tuned on and held out; give "
             "more rows of each class"
@@ -315,28 +314,30 @@ def _draw_reward(
 ) -> Array:
     """Draw a share of the rows at random, and again by class if a class is missing."""
     count = _share(fraction, rows)
-    num_classes = len(np.unique(classes[rows]))
-    found = f"it would have {count} of {len(rows)} rows; {remedy} or give more rows"
-    _require_classes("reward set", count, num_classes, found)
     drawn = _draw(rows, count, rng)
-    if len(np.unique(classes[drawn])) < num_classes:
-        drawn = _draw_by_class(rows, count, classes, rng)
-    return drawn
+    if len(np.unique(classes[drawn])) == len(np.unique(classes[rows])):
+        return drawn
+    found = f"it would have {count} of {len(rows)} rows; {remedy} or give more rows"
+    return _draw_by_class("reward set", rows, count, classes, rng, found)
 
 
 def _bound(rows: Array, most: int, classes: Array, rng: np.random.Generator) -> Array:
     """Draw at most this number of the rows by class; 0: return all of them."""
     if not 0 < most < len(rows):
         return rows
-    num_classes = len(np.unique(classes[rows]))
-    found = f"reward.max_rows allows {most} rows; raise it to {num_classes} or more"
-    _require_classes("reward set", most, num_classes, found)
-    return _draw_by_class(rows, most, classes, rng)
+    found = f"reward.max_rows allows {most}; raise it"
+    return _draw_by_class("reward set", rows, most, classes, rng, found)
 
 
-def _draw_by_class(rows: Array, count: int, classes: Array, rng: np.random.Generator) -> Array:
+def _draw_by_class(
+    name: str, rows: Array, count: int, classes: Array, rng: np.random.Generator, found: str
+) -> Array:
     """Draw `count` of the rows, each class in proportion and at least once."""
-    members = [rows[classes[rows] == name] for name in np.unique(classes[rows])]
+    members = [rows[classes[rows] == each] for each in np.unique(classes[rows])]
+    if count < max(len(members), 1):
+        raise TaskError(
+            f"{name}: at least one row of each of the {len(members)} classes is needed, {found}"
+        )
     sizes = np.array([len(group) for group in members])
     ideal = count * sizes / len(rows)
     quota = np.maximum(np.floor(ideal).astype(np.int64), 1)
@@ -355,13 +356,6 @@ def _share(fraction: float, rows: Array) -> int:
 
 def _indices(rows: Array) -> Indices:
     return tuple(sorted(rows.tolist()))
-
-
-def _require_classes(name: str, count: int, num_classes: int, found: str) -> None:
-    if count < max(num_classes, 1):
-        raise TaskError(
-            f"{name}: at least one row of each of the {num_classes} classes is needed, {found}"
-        )
 
 
 def _require_rows(name: str, drawn: Array, remedy: str) -> None:
