@@ -189,7 +189,7 @@ def _print_report(report: Report, tables: Iterable[Table]) -> None:
         name = f"{section.model}, {section.protocol}"
         for row in section.rows:
             for flag in row["flags"]:
-                careful = f"{name}: careful: {row['task']}, {row['method']}: {flag}"
+                careful = f"{name}: warning: {row['task']}, {row['method']}: {flag}"
                 print(screen.wrap(careful, later="  "))
         for note in section.notes:
             print(screen.wrap(f"{name}: {note}", later="  "))

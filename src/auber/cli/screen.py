@@ -218,7 +218,10 @@ def describe_result(result: dict[str, Any]) -> list[str]:
 def _describe_learning(learned: dict[str, Any] | None) -> Iterator[str]:
     """Yield a warning if the fine-tuned model had learned nothing."""
     if learned is not None and not learned["learned"]:
-        yield "careful: the fine-tuned model had learned nothing, so what went says little"
+        yield (
+            "warning: the fine-tuned model learned nothing, so the choice of what to remove is "
+            "arbitrary"
+        )
 
 
 def describe_size(result: dict[str, Any]) -> str:
@@ -242,7 +245,7 @@ def describe_warnings(scores: dict[str, Any], metric: str, split: str) -> Iterat
     """Yield warnings if the model always predicts one class, or scores like one that does."""
     majority = scores["majority"]
     if scores["one_class"]:
-        always = f"careful: the model predicts the same for every row of {split}"
+        always = f"warning: the model predicts the same for every row of {split}"
         yield f"{always}, so the score means little"
     elif majority is not None and metric == "accuracy" and scores["score"] <= majority:
-        yield f"careful: always predicting the most frequent class would score {100 * majority:.2f}"
+        yield f"warning: always predicting the most frequent class would score {100 * majority:.2f}"
