@@ -30,9 +30,8 @@ _Rows = Annotated[
     Path | None,
     typer.Option(
         "--rows",
-        help="With --to int8: a file of your own rows to compare answers on; labels are not "
-        f"needed. [default: random rows] It warns if more than {100 * WARN_ABOVE:g} % of the "
-        "answers differ.",
+        help="With --to int8: a file of your own rows, with or without labels, to compare answers "
+        f"on; warns if more than {100 * WARN_ABOVE:g} % differ. [default: random rows]",
     ),
 ]
 _Push = Annotated[
@@ -64,7 +63,7 @@ def command(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Export a pruned model: an ONNX graph, full size for transformers, or a folder to share.
+    """Export a pruned model: ONNX, int8, transformers or the hub.
 
     The export is run on random rows of several lengths and batch sizes and kept only if its logits
     equal the model's; for int8, the answers that differ are counted. Graphs are also timed at batch

@@ -21,7 +21,7 @@ def command(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Convert a model that transformers 4 pruned into a folder that loads today.
+    """Convert a model that transformers 4 pruned.
 
     transformers 5 cannot load such a folder. The new one has the same weights and loads anywhere;
     the old one is not changed. The weights must be safetensors: a pickle (pytorch_model.bin) can

@@ -108,7 +108,7 @@ def command(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """List the tasks, models, methods, metrics or settings that can be named.
+    """List tasks, models, methods, metrics or settings.
 
     Example: auber list methods
     """

@@ -75,7 +75,7 @@ def command(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure what pruning saves: parameters, multiply-adds, latency and throughput.
+    """Measure what pruning saves: size, latency and throughput.
 
     Pruned and unpruned model are timed in turn, in torch on the CPU, in torch on a GPU (plain and
     as a CUDA graph) and in onnxruntime, there with 8-bit weights too, where available. Ratios are

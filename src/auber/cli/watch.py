@@ -19,13 +19,14 @@ from rich.text import Text
 from auber.cli import screen
 from auber.cli.status import RunStatus, StudyStatus, read_status
 from auber.errors import RunError, printable
+from auber.run.files import is_run
 from auber.search.stages import is_layer_stage
+from auber.study.folder import RECORD
 from auber.system.progress import describe_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RUN, STUDY = "run.json", "study.toml"
 # Between two runs of a study or of a folder, no process is at work.
 _SURE_SECONDS = 5.0
 # In a file, long commands stay on one line.
@@ -42,19 +43,18 @@ def command(
             help="The folder of a run or a study, or of several runs: then the newest is shown.",
         ),
     ],
-    once: Annotated[bool, typer.Option("--once", help="Print the status once and exit.")] = False,
-    interval: Annotated[
-        float, typer.Option("--interval", help="Seconds between two updates.", min=0.1)
-    ] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the status and exit.")] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between two updates.", min=0.1)] = 1.0,
     json: Annotated[
         bool, typer.Option("--json", help="Print the status as JSON on stdout and exit.")
     ] = False,
 ) -> None:
-    """Follow a run or a study: stage, time left, heads removed, scores, and what stopped it.
+    """Follow a run or a study from another terminal.
 
-    It only reads the folder: start it before, during or after the run, also on another machine that
-    sees the folder. It exits when the run is over; Ctrl-C exits earlier and does not affect the
-    run. In a folder of several runs, such as that of 'auber demo', it moves on to the next run.
+    It shows the stage, the time left, the heads removed, scores, and what stopped the run. It only
+    reads the folder: start it before, during or after the run, also on another machine that sees
+    the folder. It exits when the run is over; Ctrl-C exits earlier and does not affect the run. In
+    a folder of several runs, such as that of 'auber demo', it moves on to the next run.
     Exit code 1: the run stopped without a result, or runs of the study failed.
 
     Heads are squares: ■ stays, □ is removed, · is not decided. The gain is that on the reward set,
@@ -84,10 +84,10 @@ def command(
 
 def find_place(folder: Path) -> Path | None:
     """Return the folder itself, or that of the newest run in it; None if there is nothing yet."""
-    if (folder / RUN).is_file() or (folder / STUDY).is_file():
+    if is_run(folder) or (folder / RECORD).is_file():
         return folder
     runs = []
-    for path in folder.glob(f"[!.]*/{RUN}"):
+    for path in folder.glob("[!.]*/run.json"):
         with suppress(OSError):  # just deleted
             runs.append((path.stat().st_mtime_ns, path.parent))
     if runs:
