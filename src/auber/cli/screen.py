@@ -97,44 +97,23 @@ class BarProgress(Progress):
     def __init__(self, bars: Bars) -> None:
         super().__init__()
         self._bars = bars
-        self._whole = bars.add_task("whole run", total=None, note="")
-        self._stage = bars.add_task("", total=None, note="", visible=False)
-
-    def plan(self, stages: int) -> None:
-        """Start the bar of the whole run."""
-        super().plan(stages)
-        self._bars.reset(self._whole, total=1.0)
-
-    def skip(self, stages: int) -> None:
-        """Move the bar of the whole run."""
-        super().skip(stages)
-        self._move()
+        self._whole = bars.add_task("whole run", total=1.0, note="")
+        self._stage = bars.add_task("", note="", visible=False)
 
     def begin(self, stage: str, total: int) -> None:
         """Show the bar of a stage."""
         super().begin(stage, total)
-        self._bars.reset(
-            self._stage, total=total or None, description=f"  {stage}", note="", visible=True
-        )
-
-    def step(self, done: int, note: str = "") -> None:
-        """Move both bars."""
-        super().step(done, note)
-        self._bars.update(self._stage, completed=done, note=note)
-        self._move()
-
-    def end(self) -> None:
-        """Hide the bar of the stage."""
-        super().end()
-        self._move()
-        self._bars.update(self._stage, visible=False)
+        self._bars.reset(self._stage, total=total or None, description=f"  {stage}", visible=True)
 
     def say(self, text: str) -> None:
         """Print a line above the bars."""
         print_line(self._bars.console, text)
 
-    def _move(self) -> None:
+    def _notify(self, method: str, *values: object) -> None:
         self._bars.update(self._whole, completed=self.share or 0.0)
+        self._bars.update(
+            self._stage, completed=self.done, note=self.note, visible=self.stage is not None
+        )
 
 
 def print_line(console: Console, text: str) -> None:

@@ -6,7 +6,6 @@ import platform
 import shlex
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +19,7 @@ from auber.run import records
 from auber.run.records import Event, ProgressRecord, ResultRecord, RunIdentity, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_stage
 from auber.study.estimate import read_clock
-from auber.study.folder import CLAIM, RECORD, Outcome, State, StudyFolder
+from auber.study.folder import CLAIM, RECORD, State, StudyFolder
 from auber.study.plan import read_study, select_runs
 from auber.system.locks import is_alive, read_holder
 from auber.system.records import Record, read_if_there
@@ -59,33 +58,16 @@ class RunStatus(Record):
     result: ResultRecord | None = None
 
 
-@dataclass(frozen=True)
-class StudyStatus:
+class StudyStatus(Record):
     """What a study's folder shows."""
 
     folder: str
     model: str
     state: str  # running, elsewhere (on another machine), stopped, complete or failed
     seconds_left: float | None
-    runs: list[tuple[Outcome, RunStatus | None]]  # with the status of unfinished ones
-
-    @property
-    def states(self) -> list[str]:
-        """Return the state of each run: that of its process if it is unfinished."""
-        return [_state_of(*run) for run in self.runs]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the status as plain JSON types; runs are as 'auber study --json' prints them."""
-        cells = [
-            describe_outcome(outcome)
-            | {"state": _state_of(outcome, run), "status": run.to_json() if run else None}
-            for outcome, run in self.runs
-        ]
-        return {**vars(self), "runs": None, "cells": cells}
-
-
-def _state_of(outcome: Outcome, run: RunStatus | None) -> str:
-    return run.state if run else str(outcome.state)
+    # The runs as 'auber study --json' prints them. An unfinished one has the state of its process
+    # and, as `status`, that of its folder.
+    cells: tuple[dict[str, Any], ...]
 
 
 def read_status(folder: Path) -> RunStatus | StudyStatus:
@@ -145,14 +127,17 @@ def _read_run(folder: Path) -> RunStatus:
 
 def _read_study(folder: Path) -> StudyStatus:
     study, place = read_study(folder / RECORD), StudyFolder(folder)
-    placed = select_runs(study)
-    outcomes = [place.outcome(*each) for each in placed]
-    runs = [
-        (each, _read_run(place.run_path(*at)) if each.state is State.UNFINISHED else None)
-        for each, at in zip(outcomes, placed, strict=True)
-    ]
-    states = [_state_of(*run) for run in runs]
-    pending = [at for at, each in zip(placed, outcomes, strict=True) if not each.state.is_settled]
+    cells, pending = [], []
+    for block, run in select_runs(study):
+        outcome = place.outcome(block, run)
+        if not outcome.state.is_settled:
+            pending.append((block, run))
+        cell = describe_outcome(outcome) | {"status": None}
+        if outcome.state is State.UNFINISHED:
+            status = _read_run(place.run_path(block, run))
+            cell |= {"state": status.state, "status": status.to_json()}
+        cells.append(cell)
+    states = [cell["state"] for cell in cells]
     # Between two runs of a block, its claim names the process.
     claims = [read_holder(place.block_path(block), CLAIM) for block in {b for b, _ in pending}]
     if not pending:
@@ -166,7 +151,13 @@ def _read_study(folder: Path) -> StudyStatus:
     seconds = read_clock(study, place).guess(pending)
     if seconds is not None:
         seconds /= max(1, states.count("running") + states.count("elsewhere"))
-    return StudyStatus(str(folder), study.model_name, state, seconds, runs)
+    return StudyStatus(
+        folder=str(folder),
+        model=study.model_name,
+        state=state,
+        seconds_left=seconds,
+        cells=tuple(cells),
+    )
 
 
 def _read(cls: type[R], path: Path) -> R | None:

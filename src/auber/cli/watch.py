@@ -201,7 +201,7 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
 
 
 def _draw_study(status: StudyStatus) -> Iterator[RenderableType]:
-    states, folder = status.states, printable(status.folder)
+    states, folder = [cell["state"] for cell in status.cells], printable(status.folder)
     again = f"the same 'auber study ... --out {folder}'"
     bad = " and ".join(f"{states.count(s)} {s}" for s in ("failed", "skipped") if s in states)
     standing = {
@@ -209,19 +209,23 @@ def _draw_study(status: StudyStatus) -> Iterator[RenderableType]:
         "failed": f"all runs have ended, {bad}; {again} retries them",
         "stopped": f"not running; {again} continues it",
     }.get(status.state, status.state)
-    settled = sum(outcome.state.is_settled for outcome, _ in status.runs)
-    counts = f"{settled} of {len(states)} runs finished{_left('  about ', status.seconds_left)}"
+    finished = sum(state in ("complete", "failed", "skipped") for state in states)
+    counts = f"{finished} of {len(states)} runs finished{_left('  about ', status.seconds_left)}"
     yield Text(f"study {folder}  model {status.model}", "bold")
-    yield _draw_table(["", ""], [[_bar(settled, len(states)), counts]])
+    yield _draw_table(["", ""], [[_bar(finished, len(states)), counts]])
     yield Text(standing, _STYLES.get(status.state, "yellow"))
-    for outcome in [outcome for outcome, _ in status.runs if outcome.state == "failed"][-3:]:
-        yield Text(printable(f"{outcome.block} {outcome.run}: {outcome.error}"), "red")
     blocks: dict[str, dict[str, list[str]]] = {}
-    for (outcome, run), state in zip(status.runs, states, strict=True):
-        name, stage = outcome.run, run.progress.stage if run and run.progress else None
+    errors = []
+    for cell in status.cells:
+        block, name = f"{cell['task']} {cell['protocol']} seed {cell['seed']}", cell["run"]
+        if cell["state"] == "failed":
+            errors.append(Text(f"{block} {name}: {cell['error']}", "red"))
+        stage = ((cell["status"] or {}).get("progress") or {}).get("stage")
         if stage is not None:
-            name += f" ({stage.name} {stage.done}/{stage.total or '?'} {stage.note}".rstrip() + ")"
-        blocks.setdefault(str(outcome.block), {}).setdefault(state, []).append(name)
+            steps = f"{stage['name']} {stage['done']}/{stage['total'] or '?'} {stage['note']}"
+            name += f" ({steps.rstrip()})"
+        blocks.setdefault(block, {}).setdefault(cell["state"], []).append(name)
+    yield from errors[-3:]
     rows: list[list[str | ProgressBar]] = [
         [block, "\n".join(f"{state}: {', '.join(names)}" for state, names in runs.items())]
         for block, runs in blocks.items()
