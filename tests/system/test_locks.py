@@ -98,7 +98,7 @@ def test_the_lock_of_another_machine_is_respected(tmp_path):
         FolderLock(tmp_path)
     assert str(caught.value) == (
         f"{tmp_path}: process 77 on elsewhere was at work in it and left its lock; whether it "
-        "has ended cannot be seen from here: make sure that it has, delete "
+        "has ended cannot be checked from here: make sure that it has, delete "
         f"{tmp_path / LOCK}, and start again"
     )
     drop_foreign_lock(tmp_path)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from auber.study.engines import Place
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class Changes:
     """What to run."""
