@@ -247,7 +247,7 @@ def _show_plan(
     pending = folder.pending(study, runs)
     unreadable = ""
     try:
-        check_runs(study, pending, elsewhere=place.engine == "ray")
+        check_runs(study, pending, place.engine)
     except ConfigError:
         raise
     except AuberError as error:  # a model or task that is not here; the plan is of use anyway
