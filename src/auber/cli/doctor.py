@@ -60,16 +60,16 @@ def check_packages() -> Iterator[Finding]:
             continue
         try:
             found = metadata.version(each.name)
-            is_ok = each.specifier.contains(found, prereleases=True)
+            is_right = each.specifier.contains(found, prereleases=True)
         except metadata.PackageNotFoundError:
-            found, is_ok = "not installed", False
-        if is_ok:
+            found, is_right = "not installed", False
+        if is_right:
             yield Finding(each.name, "ok", found)
-            continue
-        state = "missing" if extra else "broken"
-        package = f"auber[{extra}]" if extra else f"{each.name}{each.specifier}"
-        needed = f"{found}, {each.specifier or 'any version'} is needed"
-        yield Finding(each.name, state, needed, f"pip install '{package}'")
+        else:
+            package = f"auber[{extra}]" if extra else f"{each.name}{each.specifier}"
+            needed = f"{found}, {each.specifier or 'any version'} is needed"
+            state = "missing" if extra else "broken"
+            yield Finding(each.name, state, needed, f"pip install '{package}'")
 
 
 def check_device() -> Finding:

@@ -58,7 +58,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     groups, parameters = {}, []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         group, members = parameter.annotation, [parameter]
-        if is_dataclass(group):
+        if is_dataclass(parameter.annotation):
             groups[parameter.name] = group
             members = [
                 member.replace(annotation=_under(group.__doc__, member.annotation))

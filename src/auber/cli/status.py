@@ -179,7 +179,7 @@ def _last(events: list[Event], *kinds: type[E]) -> E | None:
 
 def _last_numbers(events: list[Event], since: float) -> dict[str, float]:
     """Return the latest numbers of the search or tuning that last reported since a time."""
-    current, found = "", {}
+    current, found = "", dict[str, float]()
     for event in events:
         if not isinstance(event, records.NumbersEvent) or event.time < since:
             continue
