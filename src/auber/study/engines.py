@@ -120,7 +120,7 @@ def claim_block(job: BlockJob, listener: Listener, claims: ExitStack) -> bool:
     try:
         claims.enter_context(job.folder.claim(job.block))
     except HeldError as error:
-        listener.say(f"{job.block}: {error.reason}; left to it")
+        listener.say(f"{job.block}: {error.reason}; skipped")
         return False
     return True
 

@@ -97,8 +97,8 @@ class FolderLock:
             self._claim(descriptor, is_locked)
         except OSError as error:
             raise RunError(
-                f"{self._path}: cannot be written ({error.strerror}), so the run cannot go on "
-                "here; nothing was changed: make room there or make the folder writable"
+                f"{self._path}: cannot be written ({error.strerror}); nothing was changed: make "
+                "room there or make the folder writable"
             ) from error
 
     def release(self) -> None:
@@ -149,8 +149,8 @@ class FolderLock:
         if holder is not None and not holder.is_here:
             raise HeldError(
                 self._folder,
-                f"{holder} was at work in it and left its lock; whether it has ended cannot be "
-                f"checked from here: make sure that it has, delete {self._path}, and start again",
+                f"locked by {holder}; whether that process has ended cannot be checked from here: "
+                f"make sure that it has, delete {self._path}, and start again",
             )
         if holder is not None and not is_locked and holder.is_running:
             raise self._held(holder)
@@ -167,7 +167,7 @@ class FolderLock:
         os.write(descriptor, own.model_dump_json().encode())
 
     def _held(self, holder: Holder | None) -> HeldError:
-        reason = f"{holder or 'another process'} is at work in it"
+        reason = f"in use by {holder or 'another process'}"
         return HeldError(self._folder, reason, "; wait for it or stop it, or choose another --out")
 
 
