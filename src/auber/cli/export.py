@@ -56,8 +56,8 @@ def command(
     """Export a pruned model: ONNX, int8, transformers or the hub.
 
     The export is run on random rows of several lengths and batch sizes and kept only if its logits
-    equal the model's; for int8, the answers that differ are counted. Graphs are also timed at batch
-    size 1, beside the same model with zeros in place of what was removed.
+    equal those of the model; for int8, the answers that differ are counted. ONNX graphs are also
+    timed at batch size 1, against the same model with zeros in place of what was removed.
 
     Example: auber export runs/mrpc --to onnx
     """

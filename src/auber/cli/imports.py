@@ -14,10 +14,10 @@ def command(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", help="A folder of transformers 4 whose config.json has pruned_heads."
+            metavar="DIR", help="A model folder of transformers 4 with pruned_heads in config.json."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The new model folder.")],
+    out: Annotated[Path, typer.Option(help="The new model folder.")],
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -47,7 +47,4 @@ def command(
         return
     print(f"{imported.place}: {imported.architecture}, {removed} of {total} heads removed")
     if not imported.has_tokenizer:
-        print(
-            "the folder has no tokenizer; save the one the model was trained with into the new "
-            "folder"
-        )
+        print("the folder has no tokenizer; save the one the model was trained with into it")

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress as Bars
 
+_UNLEARNED = (
+    "warning: the fine-tuned model learned nothing, so the choice of what to remove is arbitrary"
+)
 _NO_LIMIT = 10_000  # columns
 _SPEED_SECONDS = 600.0  # that the time left is estimated from: some stages last minutes
 
@@ -175,7 +178,7 @@ def _looks_numeric(cell: str) -> bool:
 
 def describe_result(result: dict[str, Any]) -> list[str]:
     """Return the lines that summarise a result."""
-    dev, cost = result["dev"], result["cost"]
+    dev, cost, learned = result["dev"], result["cost"], result.get("learned")
     others = {"fold models": cost.get("scout_steps"), "gates": cost.get("gate_steps")}
     more = ", ".join(f"{steps} of {name}" for name, steps in others.items() if steps)
     rewards = f"{cost['rewards_computed']} rewards computed of {cost['rewards_asked']} requested; "
@@ -190,17 +193,8 @@ def describe_result(result: dict[str, Any]) -> list[str]:
         *describe_warnings(dev, result["metric"], "dev"),
         *describe_sizes(result),
         *([change] if (change := describe_change(result)) else []),
-        *_describe_learning(result.get("learned")),
+        *([_UNLEARNED] if learned and not learned["learned"] else []),
     ]
-
-
-def _describe_learning(learned: dict[str, Any] | None) -> Iterator[str]:
-    """Yield a warning if the fine-tuned model had learned nothing."""
-    if learned is not None and not learned["learned"]:
-        yield (
-            "warning: the fine-tuned model learned nothing, so the choice of what to remove is "
-            "arbitrary"
-        )
 
 
 def describe_size(result: dict[str, Any]) -> str:

@@ -63,9 +63,10 @@ def command(
 ) -> None:
     """Measure what pruning saves: size, latency and throughput.
 
-    Pruned and unpruned model are timed in turn, in torch on the CPU, in torch on a GPU (plain and
-    as a CUDA graph) and in onnxruntime, there with 8-bit weights too, where available. Ratios are
-    to the unpruned float32 model of the same runtime: medians over the rounds with 95 % intervals.
+    The pruned and the unpruned model are timed alternately: in torch on the CPU, in torch on a GPU
+    (plain and as a CUDA graph) and in onnxruntime (also with 8-bit weights), where available.
+    Ratios compare with the unpruned float32 model in the same runtime: medians over the rounds with
+    95 % intervals.
 
     Example: auber speed runs/mrpc runs/rte --batch 1,16 --out speed.json
     """

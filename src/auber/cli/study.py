@@ -70,8 +70,8 @@ class Machines:
 
 @options.grouped
 def command(
-    file: Annotated[Path, typer.Argument(metavar="STUDY.TOML", help="The study.")],
-    out: Annotated[Path, typer.Option(help="The study's folder.")],
+    file: Annotated[Path, typer.Argument(metavar="STUDY.TOML", help="The study file.")],
+    out: Annotated[Path, typer.Option(help="The folder to write the runs to.")],
     changes: Changes,
     machines: Machines,
     track: options.Track = None,
