@@ -164,7 +164,7 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
     if progress is not None:
         host = f" on {progress.process.host}" if progress.process.host else ""
         standing += f"  process {progress.process.id}{host}"
-        standing += f"  last sign {describe_seconds(status.silent_seconds)} ago"
+        standing += f"  updated {describe_seconds(status.silent_seconds)} ago"
     yield Text(f"{standing}  in {folder}", _STYLES.get(status.state, "yellow"))
     if status.result is not None:
         yield from map(Text, screen.describe_result(status.result.to_json()))
