@@ -70,3 +70,7 @@ def test_the_bar_of_the_whole_run_counts_work():
     progress.end()
     progress.skip(1)
     assert bars.tasks[0].percentage == 100
+    progress.begin("measuring", 0)
+    assert (bars.tasks[1].description, bars.tasks[1].total) == ("  measuring", None)
+    progress.end()
+    assert not bars.tasks[1].visible

@@ -106,7 +106,8 @@ class BarProgress(Progress):
     def begin(self, stage: str, total: int) -> None:
         """Show the bar of a stage."""
         super().begin(stage, total)
-        self._bars.reset(self._stage, total=total or None, description=f"  {stage}", visible=True)
+        self._bars.remove_task(self._stage)  # a bar keeps its total where the new one is unknown
+        self._stage = self._bars.add_task(f"  {stage}", total=total or None, note="")
 
     def say(self, text: str) -> None:
         """Print a line above the bars."""
