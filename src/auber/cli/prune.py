@@ -84,7 +84,7 @@ class Removal:
         ),
     ] = None
 
-    def check(self) -> str:
+    def choose_method(self) -> str:
         """Return the method or player; raise `ConfigError` for options that exclude each other."""
         if self.heads is not None and self.heads_from is not None:
             raise ConfigError("--heads and --heads-from exclude each other; give one")
@@ -134,7 +134,7 @@ def command(
     from auber import api
     from auber.run import provenance
 
-    method = removal.check()
+    method = removal.choose_method()
     run.check()
     config = removal.apply(settings.build(rows.task))
     with screen.listening(quiet=quiet) as progress:
