@@ -32,7 +32,8 @@ def command(
         Path | None,
         typer.Option(
             help="With --to int8: a file of your own rows, with or without labels, to compare "
-            f"answers on; warns if more than {100 * WARN_ABOVE:g} % differ. [default: random rows]"
+            f"answers on. It warns if more than {100 * WARN_ABOVE:g} % of the answers differ. "
+            "[default: random rows]"
         ),
     ] = None,
     text: options.Text = None,
