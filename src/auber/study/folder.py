@@ -127,8 +127,8 @@ class StudyFolder:
         if alone:
             more = f" and {len(alone) - 1} more" if len(alone) > 1 else ""
             raise RunError(
-                f"{alone[0]}{more}: done without '{MATCHED}', but its fine-tuning must be the same; "
-                f"delete its folder to repeat it, or choose another --out to add '{MATCHED}'"
+                f"{alone[0]}{more}: done without '{MATCHED}', but its fine-tuning must be the "
+                f"same; delete its folder to repeat it, or choose another --out to add '{MATCHED}'"
             )
 
     def recorded(self) -> Study | None:
