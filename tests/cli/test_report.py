@@ -82,7 +82,7 @@ def test_the_command_prints_json(run_auber, tmp_path):
     summary = json.loads(out)
     assert (code, summary["runs"], summary["starts"], summary["left_out"]) == (0, 12, 0, [])
     (section,) = summary["sections"]
-    assert (section["coverage"], section["learned"]) == (None, [])
+    assert (section["missing"], section["learned"]) == ([], [])
     assert section["gaps"][0]["method"] == "original"
     assert section["pooled"][0]["against"] == "original+tuning"
     assert section["pooled"][0]["verdict"].startswith("ahead by 2.2 points, 95 % interval ")

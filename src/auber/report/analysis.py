@@ -8,8 +8,8 @@ methods, and against its ablations, over all pairs; the gaps of all methods agai
 On the tasks that the control has learned, the subject against the control stands alone, and
 against the other methods forms a family.
 
-Each comparison is a row whose keys are the columns of the tables. Intervals are cut at the ends of
-the metric's range.
+Each comparison is a row whose keys are the columns of the tables. Intervals are clipped to the
+range of the metric.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ from auber.report.records import (
     CONTROL,
     CONTROLS,
     SUBJECT,
-    Key,
     RunRecord,
     group,
     is_ablation,
     ordered,
 )
-from auber.report.runs import Collection, Coverage, LeftOut, cover
+from auber.report.runs import LeftOut, Source, find_missing
 
 PAIRS = "(task, seed) pairs"
 COSTS = {
@@ -60,11 +59,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Section:
-    """Everything about one model under one protocol. The coverage is None without a study."""
+    """Everything about one model under one protocol."""
 
     model: str
     protocol: str
-    presets: tuple[str, ...] = ()
+    presets: Sequence[str] = ()  # of the studies
+    blocks: int = 0  # that studies ask for, each a task and a seed
+    missing: Sequence[str] = ()  # a line for each block that lacks runs
     subject: str = SUBJECT  # the method that is compared with all others
     methods: Sequence[Row] = ()
     ablations: Sequence[Row] = ()
@@ -72,8 +73,7 @@ class Section:
     # On the tasks alone where the control beats a constant answer; empty if they are all or none.
     learned: Sequence[Row] = ()
     gaps: Sequence[Row] = ()
-    notes: tuple[str, ...] = ()
-    coverage: Coverage | None = None
+    notes: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -87,14 +87,12 @@ class Section:
         return sorted([*self.methods, *ablations], key=lambda row: str(row["task"]))
 
     @property
-    def missing(self) -> tuple[str, ...]:
-        """The wanted runs that are not there."""
-        return () if self.coverage is None else self.coverage.missing
-
-    @property
     def label(self) -> str | None:
-        """How many blocks are there, if some are missing."""
-        return None if self.coverage is None else self.coverage.label
+        """How many blocks are complete, if some are not."""
+        if not self.missing:
+            return None
+        complete = self.blocks - len(self.missing)
+        return f"incomplete: {complete} of {self.blocks} blocks so far"
 
 
 @dataclass(frozen=True)
@@ -102,39 +100,36 @@ class Report:
     """The content of all tables."""
 
     tasks: Sequence[Row]
-    sections: tuple[Section, ...]
+    sections: Sequence[Section]
     runs: int
     starts: int
-    left_out: tuple[LeftOut, ...]
+    left_out: Sequence[LeftOut]
 
 
-def analyse(collection: Collection) -> Report:
-    """Compare the methods of a collection, for each model under each protocol."""
-    runs = group(collection.runs, lambda run: run.key[:2])
-    wanted = group(collection.wanted, lambda key: key[:2])
-    presets = group(collection.presets, lambda preset: preset[:2])
-    sections = tuple(
-        _section(
-            place,
-            tuple(preset for *_, preset in presets.get(place, ())),
-            runs.get(place, ()),
-            wanted.get(place, ()),
+def analyse(source: Source) -> Report:
+    """Compare the methods, for each model under each protocol."""
+    runs = group(source.runs, lambda run: run.key[:2])
+    wanted = group(source.wanted, lambda key: key[:2])
+    sections = []
+    for model, protocol in sorted({*runs, *wanted}):
+        studies = [each for each in source.studies.values() if each.model == model]
+        records, keys = (of.get((model, protocol), []) for of in (runs, wanted))
+        sections.append(
+            Section(
+                model,
+                protocol,
+                sorted({study.preset for study in studies if protocol in study.protocols}),
+                len({(task, seed) for _, _, task, _, seed, _ in keys}),
+                find_missing(keys, {record.key for record in records}),
+                **(_compare_methods(records, protocol) if records else {}),
+            )
         )
-        for place in sorted({*runs, *wanted})
-    )
-    tasks = _task_rows(collection.runs)
-    return Report(tasks, sections, len(collection.runs), collection.starts, collection.left_out)
+    starts = len(source.records) - len(source.runs)
+    return Report(_task_rows(source.runs), sections, len(source.runs), starts, source.left_out)
 
 
-def _section(
-    place: tuple[str, str],
-    presets: tuple[str, ...],
-    records: Sequence[RunRecord],
-    wanted: Sequence[Key],
-) -> Section:
-    coverage = cover(wanted, {record.key for record in records})
-    if not records:
-        return Section(*place, presets, coverage=coverage)
+def _compare_methods(records: Iterable[RunRecord], protocol: str) -> dict[str, Any]:
+    """Return the comparisons of a section."""
     runs = _make_frame(records)
     means = runs.groupby(["task", "method", "seed"])[_MEANS].mean()
     dev = means["dev"].unstack("method")
@@ -146,18 +141,18 @@ def _section(
     rivals.sort(key=lambda name: name != CONTROL)  # the control comes first
     with_subject = [SUBJECT, *ablations] if ablations else []
     low = runs["low"].min()
-    return Section(
-        *place,
-        presets,
-        subject,
-        list(_method_rows(runs, means, methods, CONTROL, subject)),
-        list(_method_rows(runs, means, with_subject, SUBJECT, subject)),
-        [*_pooled_rows(dev, subject, rivals, low), *_pooled_rows(dev, subject, ablations, low)],
-        list(_learned(means, dev, subject, rivals, low)),
-        list(_gap_rows(means, [*methods, *ablations], low)),
-        tuple(find_notes(runs, place[1])),
-        coverage,
-    )
+    return {
+        "subject": subject,
+        "methods": list(_method_rows(runs, means, methods, CONTROL, subject)),
+        "ablations": list(_method_rows(runs, means, with_subject, SUBJECT, subject)),
+        "pooled": [
+            *_pooled_rows(dev, subject, rivals, low),
+            *_pooled_rows(dev, subject, ablations, low),
+        ],
+        "learned": list(_learned(means, dev, subject, rivals, low)),
+        "gaps": list(_gap_rows(means, [*methods, *ablations], low)),
+        "notes": tuple(find_notes(runs, protocol)),
+    }
 
 
 def _make_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
@@ -196,14 +191,19 @@ def _compare(pairs: Mapping[str, pd.Series[float]], width: float) -> dict[str, C
     return {
         name: replace(
             each,
-            paired=replace(each.paired, differences=_cut(each.paired.differences, -width, width)),
+            paired=replace(each.paired, differences=_clip(each.paired.differences, -width, width)),
         )
         for name, each in found.items()
     }
 
 
-def _cut(found: Summary, low: float, high: float) -> Summary:
-    """Cut an interval at the ends of the possible values."""
+def summarise(scores: Sequence[float], metric: str) -> Summary:
+    """Return the summary of scores in points; its interval ends where the metric does."""
+    return _clip(summary(scores), _LOWEST.get(metric, -math.inf), 100)
+
+
+def _clip(found: Summary, low: float, high: float) -> Summary:
+    """Clip an interval to the possible values."""
     if found.low is None or found.high is None:
         return found
     return replace(found, low=max(found.low, low), high=min(found.high, high))
@@ -240,16 +240,16 @@ def _method_rows(
 ) -> Iterable[Row]:
     for task, of_task in runs.groupby("task"):
         present = [name for name in methods if name in set(of_task["method"])]
-        dev, low = means.loc[task, "dev"].unstack("method"), of_task["low"].iloc[0]
+        dev = means.loc[task, "dev"].unstack("method")
         comparisons = _compare(
             {name: _differences(dev, name, reference) for name in present if name != reference},
-            100 - low,
+            100 - of_task["low"].iloc[0],
         )
         seeds = set(of_task.loc[of_task["method"].isin(present), "seed"])
         of_subject = of_task[of_task["method"] == subject]
         for name in present:
             own, of_seeds = of_task[of_task["method"] == name], means.loc[task, name]
-            scores = _cut(summary(of_seeds["dev"].tolist()), low, 100)
+            scores = summarise(of_seeds["dev"].tolist(), of_task["metric"].iloc[0])
             collapse = tuple(find_collapse(own))
             comparison = _describe(comparisons.get(name), "seeds")
             if comparison["verdict"] is None and name != reference:

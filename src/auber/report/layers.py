@@ -11,7 +11,8 @@ from auber.errors import RunError
 from auber.models.plan import MOST_NEURONS, PruningPlan
 from auber.report.records import REMEDY, RunRecord, read_run
 from auber.report.results_file import read_place
-from auber.report.runs import RESULT, Source
+from auber.report.runs import Source
+from auber.run.files import RESULT
 from auber.run.records import SearchRecord, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
 from auber.system.records import read

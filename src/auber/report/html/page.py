@@ -38,8 +38,9 @@ from auber.report.layers import Run, read_runs, read_sources
 from auber.report.paper_tables import all_tables
 from auber.report.records import count, group, ordered
 from auber.report.results_file import ResultsFile
-from auber.report.runs import Source, is_run, pool
+from auber.report.runs import Source, pool
 from auber.report.tables import LONG, WRITERS, Table, is_numeric
+from auber.run.files import is_run
 from auber.system.files import write_text
 
 INDEX, FIGURES = "index.html", "figures"
