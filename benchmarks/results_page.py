@@ -20,10 +20,10 @@ from auber.metrics.statistics import FEWEST_PAIRS
 from auber.report.analysis import Row, Section, analyse
 from auber.report.answer import control_row, direction, gap_row, no_answer, own_seconds
 from auber.report.caveats import OTHER_START
-from auber.report.html.grids import SPEED
 from auber.report.paper_tables import RULE
 from auber.report.records import CONTROL, SUBJECT, count, is_ablation, ordered
 from auber.report.results_file import KIND, ResultsFile, read_results_file, runs_of
+from auber.report.run_tables import SPEED
 from auber.report.runs import Source, pool
 from auber.report.tables import Table, escape_markdown, to_markdown
 from auber.system.files import write_text

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.report.html.made import write_ranked, write_searched
 from tests.report.made import make_speed
+from tests.report.made_runs import write_ranked, write_searched
 from tests.report.results import make_result, write_plan, write_run, write_study
 
 SCORES = {

@@ -21,7 +21,7 @@ from auber.report.head_maps import HeadMap, make_shades
 from auber.report.layers import read_sources
 from auber.report.records import group
 from auber.report.runs import pool
-from tests.report.html.made import HOSTILE
+from tests.report.made_runs import HOSTILE
 from tests.report.results import write_study
 
 SCORES = {

@@ -238,7 +238,7 @@ def test_a_report_imports_no_engine(study, tmp_path):
     save_results(study, tmp_path / "r.json")
     code = (
         "import sys\n"
-        "from auber.report.html.page import make_page, write_page\n"
+        "from auber.report.page import make_page, write_page\n"
         "from pathlib import Path\n"
         f"write_page(make_page([{str(tmp_path / 'r.json')!r}]), Path({str(tmp_path / 'out')!r}))\n"
         "print([m for m in ('torch', 'transformers', 'auber.run.pipeline') if m in sys.modules])\n"

@@ -124,9 +124,9 @@ def _save(
 
 def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bool) -> None:
     """Write the page, and the tables unless every place is a run."""
-    from auber.report.html.grids import SPEED
-    from auber.report.html.page import make_page, write_page
+    from auber.report.page import make_page, write_page
     from auber.report.results_file import read_results_file
+    from auber.report.run_tables import SPEED
     from auber.report.tables import FOLDER
 
     files = {place: read_results_file(place) for place in places if place.is_file()}
@@ -177,9 +177,8 @@ def _print_report(report: Report, tables: Iterable[Table]) -> None:
     from auber.report.records import CONTROL, SUBJECT
 
     for table in tables:
-        for shown in table.sections(brief=True) if table.brief else ():
-            rows = shown.cells.to_numpy().tolist()
-            screen.print_table([*shown.cells], rows, title=shown.caption)
+        for grid in table.grids(brief=True).values() if table.brief else ():
+            screen.print_table([*grid.cells], grid.cells.to_numpy().tolist(), title=grid.title)
     if report.sections:
         print(
             f"P: heads removed; difference to {CONTROL}, in table 3 to {SUBJECT}; in points, 100 "

@@ -9,15 +9,15 @@ import pytest
 from auber.errors import RunError
 from auber.report.answer import find_interval, standard_error
 from auber.report.figures import TIMES, find_sizes, time_parts
-from auber.report.html.grids import list_settings
-from auber.report.html.page import make_page, make_run_page, render_page
 from auber.report.layers import read_runs
+from auber.report.page import make_page, make_run_page, render_page
 from auber.report.records import RunRecord
 from auber.report.results_file import ResultsFile
+from auber.report.run_tables import list_settings
 from auber.run.records import TIME_PARTS
 from auber.system.records import parse
-from tests.report.html.made import LAYERS, PLAN, write_ranked, write_searched
 from tests.report.made import make_speed
+from tests.report.made_runs import LAYERS, PLAN, write_ranked, write_searched
 from tests.report.results import make_result, write_run
 
 
@@ -31,7 +31,7 @@ def names(page):
 
 def layers_table(page):
     """The table of layers: its columns, rows and notes."""
-    (grid,) = page.grids["layers"]
+    (grid,) = page.parts[0].grids["layers"]
     return [*grid.rows[0]], [[*row.values()] for row in grid.rows], grid.notes
 
 
@@ -182,7 +182,7 @@ def test_settings_of_many_runs(tmp_path):
         write_searched(tmp_path / str(place), config={"seed": 0, **change})
         for place, change in enumerate(changes)
     ]
-    rows = list_settings({"value": [run.record for run in read_runs(folders)]})
+    rows = list_settings({"value": [run.record for run in read_runs(folders)]}).rows
     found = {row["setting"]: row["value"] for row in rows}
     assert found == {"seed": "0", "agent.episodes": "9, 7.5", "own": "true"}
     assert rows[-1]["setting"] == "own", "unknown settings come last"
@@ -198,7 +198,8 @@ def test_where_the_time_went(tmp_path):
 def test_only_an_accuracy_has_a_standard_error(tmp_path):
     (run,) = read_runs([write_searched(tmp_path, metric="matthews")])
     assert standard_error(run.record) is None
-    assert "standard error" not in make_page([tmp_path / "auber"]).grids["scores"][0].rows[0]
+    (part,) = make_page([tmp_path / "auber"]).parts
+    assert "standard error" not in part.grids["scores"][0].cells
     assert find_interval(run.record) is None
 
 
@@ -284,7 +285,7 @@ def test_the_score_is_drawn_against_the_size(tmp_path):
     assert points == {25.0: pytest.approx(91.0), 50.0: pytest.approx(94.8), 100.0: 95.0}
     page = make_run_page([run])
     assert "sizes" in names(page)
-    sizes = [[*row.values()] for row in page.grids["scores"][1].rows]
+    sizes = [[*row.values()] for row in page.parts[0].grids["scores"][1].rows]
     assert sizes[0] == ["50 %", "94.80", "50.0 %", "50.0 %", "4", "0.2, at most 0.5 (95 %)"]
     without = replace(run, record=run.record.model_copy(update={"remaining": None}))
     panels, axis = find_sizes({"rte": {"auber": [without, without]}}, pooled=True)
