@@ -135,7 +135,7 @@ def _make_study_page(places: Sequence[str | Path], speed: Sequence[Grid]) -> Pag
             by_method = group(of_task, lambda run: run.record.method)
             cells[task] = {method: by_method[method] for method in ordered(by_method)}
         shown = {table.name: table.grids().get(place) for table in tables}
-        grids = {name: [grid.filled] for name, grid in shown.items() if grid is not None}
+        grids = {name: [grid.filled._replace(notes=())] for name, grid in shown.items() if grid}
         notes = dict.fromkeys(note for grid in shown.values() if grid for note in grid.notes)
         ends = ("", "") if len(report.sections) == 1 else (f"-{number}", f": {', '.join(place)}")
         figures = draw_part(cells, section, ends[0])
