@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auber.report.analysis import analyse
-from auber.report.answer import verdicts
+from auber.report.answer import judge_section
 from tests.report.results import collect, make_result, write_plan, write_run, write_study
 
 CONTROL = "original+tuning"
@@ -13,8 +13,8 @@ EQUAL = (95.0, 95.0, 95.0)
 
 
 def answer(folder):
-    (found,) = verdicts(analyse(collect(folder)))
-    return found
+    (section,) = analyse(collect(folder)).sections
+    return judge_section(section)
 
 
 def write(folder, dev, train=EQUAL):
@@ -53,11 +53,11 @@ def test_the_headline_is_about_tasks_that_are_learned(tmp_path):
 
 def test_too_few_pairs_give_no_answer(tmp_path):
     write_run(tmp_path, "a", make_result("rte", "auber", 0, 0.6))
-    assert answer(tmp_path).headline.startswith("No answer yet: no run of auber has a run of orig")
+    assert answer(tmp_path).headline.startswith("No answer yet: no pair of runs of auber and orig")
     write_run(tmp_path, "c", make_result("rte", CONTROL, 0, 0.6))
     assert answer(tmp_path).headline == (
-        "No answer yet: 1 pair of auber and original+tuning with the same task and seed cannot be "
-        "tested; run at least 3."
+        "No answer yet: 1 pair of runs of auber and original+tuning with the same task and seed; "
+        "run at least 3."
     )
 
 

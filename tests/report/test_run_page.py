@@ -52,7 +52,7 @@ def test_one_run(tmp_path):
         "accuracy 61.7 (dev, 277 rows, 95 % interval 55.9 to 67.3): 3 of 12 heads removed."
     )
     assert verdict.points == (
-        "Train 95.00, 33.27 points above dev.",
+        "Train 95.00, +33.27 points against dev.",
         "One run proves nothing. A score on 277 rows has a standard error of about 2.9 points. For "
         "a verdict: auber study with at least 3 seeds and the control original+tuning, then auber "
         "report of its folder.",

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from auber.errors import RunError
 from auber.report.analysis import Report, analyse
-from auber.report.answer import Verdict, judge_runs, search_start, verdicts
+from auber.report.answer import Verdict, judge_runs, judge_section, search_start
 from auber.report.drawings import Drawing, draw_part
 from auber.report.figures import write_figure
 from auber.report.head_maps import SHADES, HeadMap, map_heads
@@ -158,7 +158,7 @@ def _make_study_page(places: Sequence[str | Path], speed: Sequence[Grid]) -> Pag
     return Page(
         "What pruning costs and what it buys",
         f"{', '.join(models)}; {', '.join(tasks)}; {count(report.runs, 'finished run')}",
-        verdicts(report),
+        [*map(judge_section, report.sections)],
         parts,
         page_grids,
         source.notes,
