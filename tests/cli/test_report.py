@@ -124,12 +124,9 @@ MISSING = "no such folder or results file; give what holds runs"
     [
         ("", "a report needs runs, found nothing named; give folders or results files"),
         ("{} --save a.json --out b", "--out and --save exclude each other; give one"),
-        (
-            "{} --model-name m",
-            "--model-name goes with --save FILE, found it without; add --save or leave it out",
-        ),
-        ("{} --note n", "--note goes with --save FILE, found it without; add --save or leave it "),
-        ("{} --save a.json --open", "--open shows the HTML page, which --save does not write; le"),
+        ("{} --model-name m", "--model-name needs --save FILE, found none; add --save"),
+        ("{} --note n", "--note needs --save FILE, found none; add --save"),
+        ("{} --save a.json --open", "--open and --save exclude each other; give one"),
         ("a.json --save b.json", f"a.json: {MISSING}"),
         ("{}/none", f"{{}}/none: {MISSING}"),
         ("{}/cut", "{}/cut: the run is not finished; continue it with --resume"),
