@@ -84,15 +84,17 @@ def command(
                 f"{place}: must be a folder or a results file (.json), found another file; name a "
                 "run's --out"
             )
+    misplaced: dict[str, object] = {"--out": out, "--open": open_page}
+    problem = "and --save exclude each other; give one"
     if save is None:
-        for option, value in (("--model-name", model_name), ("--note", notes)):
-            if value:
-                raise ConfigError(f"{option} needs --save FILE, found none; add --save")
+        misplaced = {"--model-name": model_name, "--note": notes}
+        problem = "needs --save FILE, found none; add --save"
+    for option, value in misplaced.items():
+        if value:
+            raise ConfigError(f"{option} {problem}")
+    if save is None:
         _write(places, out, open_page=open_page, as_json=json)
     else:
-        for option, value in (("--out", out), ("--open", open_page)):
-            if value:
-                raise ConfigError(f"{option} and --save exclude each other; give one")
         _save(places, save, model_name, notes or [], as_json=json)
 
 

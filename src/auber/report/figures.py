@@ -200,9 +200,9 @@ def draw_scores(section: Section, cells: Cells) -> Figure:
         panels[f"{task}, {metric}"] = {row["method"]: row for row in rows}
     with style():
         figure, drawn = _make_panels(panels, "points")
-        for (axes, places), rows in zip(drawn, panels.values(), strict=True):
+        for (axes, places), by_method in zip(drawn, panels.values(), strict=True):
             scores, intervals = [], []
-            for y, row in zip(places, rows.values(), strict=True):
+            for y, row in zip(places, by_method.values(), strict=True):
                 runs = cells[row["task"]][row["method"]]
                 singles = [100 * run.record.dev for run in runs]
                 scores += [*singles, row["dev"]]

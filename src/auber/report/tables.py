@@ -62,7 +62,8 @@ class Grid(NamedTuple):
     @property
     def rows(self) -> list[dict[str, str]]:
         """The cells of each row by column."""
-        return self.cells.to_dict("records")
+        rows: list[dict[str, str]] = self.cells.to_dict("records")
+        return rows
 
     @property
     def kinds(self) -> dict[str, str]:
