@@ -96,7 +96,7 @@ def test_one_run(run_auber, tmp_path, monkeypatch):
     page = run / "report" / "index.html"
     code, out, err = run_auber("report", run)
     assert (code, err, opened) == (0, "", [])
-    assert out.startswith("auber: accuracy 61.7 (dev, 277 rows, ")
+    assert out.startswith("auber: accuracy 61.7 (dev, 277 rows): ")
     assert out.splitlines()[-1].startswith(f"page: {page}, figures beside it as SVG")
     assert {path.name for path in page.parent.iterdir()} == {"index.html", "figures"}
     before = page.read_bytes()

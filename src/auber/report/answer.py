@@ -16,6 +16,7 @@ from auber.report.analysis import Row, Section
 from auber.report.caveats import OTHER_START
 from auber.report.layers import Run
 from auber.report.records import CONTROL, RunRecord, count
+from auber.run.summary import describe_change
 
 _MORE_RUNS = (
     f"For a verdict: auber study with at least {FEWEST_PAIRS} seeds and the control {CONTROL}, "
@@ -49,27 +50,18 @@ def judge_runs(runs: Sequence[Run]) -> tuple[Verdict, ...]:
 
 def describe(record: RunRecord) -> str:
     """Return the score, the size and the speed of a run beside those of its fine-tuned model."""
-    before, after, remaining = record.before, record.after, record.remaining
-    score = f"{100 * record.dev:.1f}"
-    of, form = "", ".1f"
-    if before is not None:
-        score, of, form = f"{100 * before.score:.1f} -> {score}", " of the difference", "+.1f"
-    low, high = find_interval(record) or (None, None)
-    ends = "" if low is None else f", 95 % interval{of} {low:{form}} to {high:{form}}"
-    words = [f"{record.metric} {score} (dev, {count(record.dev_rows, 'row')}{ends})"]
-    if remaining is not None:
-        words.append(f"multiply-adds {100 * remaining.multiply_adds:.0f} %")
-        words.append(f"parameters {100 * remaining.parameters:.0f} %")
-    if before and after:
-        words.append(
-            f"{before.milliseconds:.3g} -> {after.milliseconds:.3g} ms per row of {after.tokens} "
-            f"tokens on {record.origin.device}"
-        )
+    device = "a CPU" if record.origin.device == "cpu" else record.origin.device
+    words = describe_change({**record.to_json(), "provenance": {"device": device}})
+    if words is None:
+        words = f"{record.metric} {100 * record.dev:.1f} (dev, {count(record.dev_rows, 'row')})"
+        if record.remaining is not None:
+            words += f", multiply-adds {100 * record.remaining.multiply_adds:.0f} %"
+            words += f", parameters {100 * record.remaining.parameters:.0f} %"
     total, neurons = record.layers * record.heads, record.neurons
     units = f"{record.removed} of {total} heads" if record.removed else "no head"
     if neurons is not None and neurons.removed:
         units += f" and {neurons.removed:,} of {neurons.total:,} neurons"
-    return f"{', '.join(words)}: {units} removed"
+    return f"{words}: {units} removed"
 
 
 def find_interval(record: RunRecord) -> tuple[float, float] | None:
@@ -114,6 +106,11 @@ def name_layers(layers: Sequence[int]) -> str:
 def _judge(run: Run, *, alone: bool) -> Iterator[str]:
     record = run.record
     gap = 100 * (record.train - record.dev)
+    interval = find_interval(record)
+    if interval is not None:
+        low, high = (f"{end:.1f}" if record.before is None else f"{end:+.1f}" for end in interval)
+        what = "dev score" if record.before is None else "difference"
+        yield f"95 % interval of the {what}, over rows and not over seeds: {low} to {high}."
     yield f"Train {100 * record.train:.2f}, {gap:+.2f} points against dev."
     if record.one_class:
         yield "Careful: the model gives every dev row the same answer, so its score means nothing."
