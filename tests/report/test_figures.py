@@ -92,6 +92,14 @@ def test_sizes():
     assert axes.get_ylim()[0] > 70, "a wide interval does not set the axis"
 
 
+@pytest.mark.parametrize("name", ["a", "runs/of-a-folder-with-a-long-name/seed-0/original+tuning"])
+def test_the_legend_is_within_the_figure(name):
+    figure = draw_sizes({"rte": {name: [Point(50.0, 90.0)], "b": [Point(25.0, 80.0)]}}, "size")
+    to_svg(figure)
+    box, whole = figure.legends[0].get_window_extent(), figure.bbox
+    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
+
+
 def test_intervals_of_scores_against_sizes_end_where_the_metric_does(tmp_path):
     write_study(tmp_path, {"rte": {"auber": [99.0, 60.0]}})
     _, runs = read_sources([tmp_path])

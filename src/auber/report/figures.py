@@ -117,15 +117,19 @@ def _save(figure: Figure, place: Any, kind: str) -> None:
 
 
 def add_legend(figure: Figure, *every: Axes) -> None:
-    """Put a legend of the labelled marks below a figure, in as many columns as fit its width."""
+    """Put a legend of the labelled marks below a figure, in as many columns as fit its width.
+
+    A figure that is narrower than the longest label becomes wider.
+    """
     handles: dict[str, Any] = {}
     for axes in every:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if not handles:
         return
-    widest = max(map(len, handles)) + 9  # the mark and the space between columns
-    columns = max(1, int(figure.get_figwidth() / _LETTER / widest))
+    widest = _LETTER * (max(map(len, handles)) + 9)  # with its mark and the space between columns
+    figure.set_figwidth(max(figure.get_figwidth(), widest))
+    columns = int(figure.get_figwidth() / widest)
     figure.set_figheight(figure.get_figheight() + 0.17 * math.ceil(len(handles) / columns))
     figure.legend(handles.values(), list(handles), loc="outside lower center", ncols=columns)
 
