@@ -46,7 +46,7 @@ def change_stages(folder, changes):
 
 def test_one_run(tmp_path):
     page = make_page([write_searched(tmp_path)])
-    assert (page.title, page.subtitle) == ("auber on rte", "mpnet-base, protocol seen, seed 0")
+    assert (page.title, page.subtitle) == ("auber on rte", "mpnet-base; rte; protocol seen; seed 0")
     (verdict,) = page.verdicts
     assert verdict.headline == "accuracy 61.7 (dev, 277 rows): 3 of 12 heads removed."
     text = " ".join(verdict.points)

@@ -77,8 +77,6 @@ def command(
     if not places:
         raise ConfigError("a report needs runs, found nothing named; give folders or results files")
     for place in places:
-        if not place.exists():
-            raise ConfigError(f"{place}: no such folder or results file; give what holds runs")
         if place.is_file() and place.suffix != ".json":
             raise ConfigError(
                 f"{place}: must be a folder or a results file (.json), found another file; name a "

@@ -92,14 +92,9 @@ def make_page(places: Sequence[str | Path], extras: Sequence[ResultsFile] = ()) 
 
 def make_run_page(runs: Sequence[Run], speed: Sequence[Grid] = ()) -> Page:
     """Return everything about some runs side by side."""
-    first = runs[0].record
-    title = f"{len(runs)} runs side by side"
     names = [dict.fromkeys(each) for each in zip(*(run.record.key for run in runs), strict=True)]
     models, protocols, tasks, _, seeds, _ = (", ".join(map(str, each)) for each in names)
     subtitle = f"{models}; {tasks}; protocol {protocols}; seed {seeds}"
-    if len(runs) == 1:
-        title = f"{first.title} on {first.task}"
-        subtitle = f"{first.model}, protocol {first.protocol}, seed {first.seed}"
     cells = {
         task: {run.label: [run] for run in of_task}
         for task, of_task in group(runs, lambda run: run.record.task).items()
@@ -116,6 +111,9 @@ def make_run_page(runs: Sequence[Run], speed: Sequence[Grid] = ()) -> Page:
         "settings": [Grid("Settings that differ", differing), settings],
         "origins": [list_origins(runs)],
     }
+    title = f"{len(runs)} runs side by side"
+    if len(runs) == 1:
+        title = f"{runs[0].record.title} on {tasks}"
     return Page(title, subtitle, judge_runs(runs), [part], page_grids)
 
 
