@@ -20,12 +20,12 @@ from auber.metrics.statistics import FEWEST_PAIRS
 from auber.report.analysis import Row, Section, analyse
 from auber.report.answer import control_row, direction, gap_row, no_answer, own_seconds
 from auber.report.caveats import OTHER_START
-from auber.report.html.grids import SPEED
 from auber.report.paper_tables import RULE
 from auber.report.records import CONTROL, SUBJECT, count, is_ablation, ordered
 from auber.report.results_file import KIND, ResultsFile, read_results_file, runs_of
+from auber.report.run_tables import SPEED
 from auber.report.runs import Source, pool
-from auber.report.tables import Table, escape_markdown, to_markdown
+from auber.report.tables import Table, escape_markdown, markdown_lines, to_markdown
 from auber.system.files import write_text
 from auber.system.records import parse
 from benchmarks.regret.report import REGRET, read_regret, regret_table
@@ -105,13 +105,15 @@ def _of_runs(sources: Sequence[Source], speeds: Sequence[RunSpeed]) -> list[str]
 
 def _by_task(rows: Sequence[Row]) -> Iterable[str]:
     """Yield a table with a row for each method and a column for each task."""
-    cells = {(row["method"], row["task"]): row for row in rows}
-    tasks = list(dict.fromkeys(row["task"] for row in rows))
-    yield _line("", map(escape_markdown, tasks))
-    yield _line("---", ["---"] * len(tasks))
-    for method in dict.fromkeys(row["method"] for row in rows):
-        found = (cells.get((method, task)) for task in tasks)
-        yield _line(escape_markdown(method), (_score(row) if row else "" for row in found))
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows:
+        cells.setdefault(escape_markdown(row["task"]), {})[row["method"]] = _score(row)
+    methods = dict.fromkeys(row["method"] for row in rows)
+    return _table(pd.DataFrame(cells).reindex([*methods]).rename(index=escape_markdown))
+
+
+def _table(cells: pd.DataFrame) -> list[str]:
+    return markdown_lines(cells.fillna("").rename_axis("").reset_index())
 
 
 def _score(row: Row) -> str:
@@ -124,10 +126,6 @@ def _score(row: Row) -> str:
         return words
     change = f"{round(row['difference'], 1) + 0.0:+.1f}"
     return f"{words}, **{change}**" if row["significant"] else f"{words}, {change}"
-
-
-def _line(title: str, cells: Iterable[str]) -> str:
-    return f"| {' | '.join([title, *cells])} |"
 
 
 def _rows(section: Section) -> list[Row]:
@@ -220,28 +218,26 @@ def _speeds(runs: Sequence[RunSpeed]) -> Iterable[str]:
 def _matrix(sections: Sequence[Section]) -> Iterable[str]:
     """Yield a table of the subject against every other method in every setting."""
     found = [{row["against"]: row for row in _rows(section)} for section in sections]
-    others = {name for rows in found for name in rows} - {CONTROL}
     learned = f", on tasks where {CONTROL} beats a constant answer" * any(
-        s.learned for s in sections
+        section.learned for section in sections
     )
     yield (
-        f"\nDev score of {SUBJECT} minus that of other methods{learned}: mean difference in "
-        "points with "
-        "its 95 % interval, bold if significant.\n"
+        f"\nDev score of {SUBJECT} minus that of other methods{learned}: mean difference in points "
+        "with its 95 % interval, bold if significant.\n"
     )
-
-    yield _line("", (escape_markdown(section.name) for section in sections))
-    yield _line("---", ["--:"] * len(sections))
-    yield _line("preset", (" or ".join(section.presets) for section in sections))
-    yield _line(
-        "tasks", (", ".join(map(escape_markdown, rows[CONTROL]["tasks"])) for rows in found)
-    )
-    yield _line(
-        "heads removed", map(_removed, sections, (rows[CONTROL]["tasks"] for rows in found))
-    )
-    for name in (CONTROL, *ordered(others)):
-        cells = (_difference(rows[name]) if name in rows else "" for rows in found)
-        yield _line(f"against {escape_markdown(name)}", cells)
+    columns = {}
+    for section, rows in zip(sections, found, strict=True):
+        tasks = rows[CONTROL]["tasks"]
+        columns[escape_markdown(section.name)] = {
+            "preset": " or ".join(section.presets),
+            "tasks": ", ".join(map(escape_markdown, tasks)),
+            "heads removed": _removed(section, tasks),
+            **{f"against {escape_markdown(name)}": _difference(rows[name]) for name in rows},
+        }
+    others = ordered({name for rows in found for name in rows} - {CONTROL})
+    against = [f"against {escape_markdown(name)}" for name in (CONTROL, *others)]
+    cells = pd.DataFrame(columns)
+    yield from _table(cells.reindex(["preset", "tasks", "heads removed", *against]))
 
 
 def _difference(row: Row) -> str:
@@ -295,29 +291,25 @@ def _figure(file: ResultsFile, alt: str) -> str:
 
 
 def _origins(sources: Sequence[Source]) -> str:
-    lines = ["## Where the numbers come from", "", "| file | runs | hours | device | commits |"]
-    lines.append("| --- | --: | --: | --- | --- |")
-    notes, commands = [], []
+    rows = []
     for source in sources:
-        name = escape_markdown(source.name)
-        hours = sum(record.seconds for record in source.records) / 3600
         devices, commits = (
             sorted({record.origin.facts[name] for record in source.records})
             for name in ("device", "commit")
         )
-        facts = (str(len(source.records)), f"{hours:.1f}", "; ".join(devices), ", ".join(commits))
-        lines.append(f"| {' | '.join([name, *map(escape_markdown, facts)])} |")
-        notes += [f"- {name}: {escape_markdown(note)}" for note in source.notes]
-        commands += [_command(source)] if source.studies else []
-    if notes:
-        lines += ["", *notes]
-    if commands:
-        lines += [
-            "",
-            "To repeat them:",
-            "",
-            *(f"    {command}" for command in dict.fromkeys(commands)),
-        ]
+        rows.append({
+            "file": source.name,
+            "runs": str(len(source.records)),
+            "hours": f"{sum(record.seconds for record in source.records) / 3600:.1f}",
+            "device": "; ".join(devices),
+            "commits": ", ".join(commits),
+        })  # fmt: skip
+    lines = ["## Where the numbers come from", ""]
+    lines += markdown_lines(pd.DataFrame(rows).map(escape_markdown))
+    notes = [f"- {escape_markdown(f'{of.name}: {note}')}" for of in sources for note in of.notes]
+    lines += ["", *notes] * bool(notes)
+    commands = dict.fromkeys(f"    {_command(source)}" for source in sources if source.studies)
+    lines += ["", "To repeat them:", "", *commands] * bool(commands)
     return "\n".join(lines) + "\n"
 
 

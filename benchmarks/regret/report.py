@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import textwrap
 from typing import Annotated, Any, Literal
 
 import pandas as pd
@@ -37,8 +39,10 @@ class _Mean(_Measurement):
     over_layers: _Interval | None = None
 
     def __str__(self) -> str:
-        ends = self.over_layers and self.over_layers.interval
-        return f"{self.mean:.2f}" + (f" ({ends[0]:.2f} to {ends[1]:.2f})" if ends else "")
+        if self.over_layers is None or self.over_layers.interval is None:
+            return f"{self.mean:.2f}"
+        low, high = self.over_layers.interval
+        return f"{self.mean:.2f} ({max(low, 0):.2f} to {high:.2f})"  # no regret is below 0
 
 
 class _Search(_Measurement):
@@ -114,16 +118,18 @@ def regret_table(regret: Regret) -> Table:
 
 def draw_regret(regret: Regret) -> Figure:
     """Draw the mean regret of each search over the rewards."""
+    names = dict.fromkeys(name for panel in regret.panels for name in panel.mean)
+    colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
     with style():
         figure, every = make_figure(len(regret.panels), 2.6, 2.2, most=3, room=(0.0, 0.3))
         for axes, panel in zip(every, regret.panels, strict=True):
-            axes.set_title(f"{panel.task}: {panel.model}, {panel.protocol}")
+            axes.set_title(textwrap.fill(f"{panel.task}: {panel.model}, {panel.protocol}", 36))
             axes.set(xlabel="rewards", ylabel=f"regret, points of {panel.metric}")
-            for (name, search), colour in zip(panel.mean.items(), COLOURS, strict=False):
-                axes.plot(regret.rewards, search.regret, color=colour, label=_label(name))
+            for name, search in panel.mean.items():
+                axes.plot(regret.rewards, search.regret, color=colours[name], label=_label(name))
                 means = [found.mean for found in search.after.values()]
-                axes.plot([*search.after], means, "o", color=colour, markersize=3)
-        add_legend(figure, every[0])
+                axes.plot([*search.after], means, "o", color=colours[name], markersize=3)
+        add_legend(figure, *every)
     return figure
 
 

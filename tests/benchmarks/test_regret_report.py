@@ -19,7 +19,7 @@ def test_regret():
     assert table.title == "Regret in points, 2 plays of each player on each layer"
     rows = table.data.set_index("search")
     assert rows.loc["agent, preset paper", ["task", "layers", "after 50 rewards"]].tolist() == [
-        *("toys", 2, "0.50 (-1.40 to 2.40)"),
+        *("toys", 2, "0.50 (0.00 to 2.40)"),
     ]
     assert rows.loc["random masks, in expectation", "after 300 rewards"] == "0.80"
 

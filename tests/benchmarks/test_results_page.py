@@ -43,4 +43,4 @@ def test_a_model_without_a_run_is_named(tmp_path):
     text = render_page([tmp_path / "s.json"])
     title = "## mpnet-base, protocol heldout (incomplete: 0 of 1 blocks so far)"
     assert f"{title}\n\nNo run yet.\n" in text
-    assert "**No answer yet: no run of auber has a run of original+tuning" in text
+    assert "**No answer yet: no pair of runs of auber and original+tuning" in text

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.report.html.made import write_ranked, write_searched
 from tests.report.made import make_speed
+from tests.report.made_runs import write_ranked, write_searched
 from tests.report.results import make_result, write_plan, write_run, write_study
 
 SCORES = {
@@ -82,7 +82,7 @@ def test_the_command_prints_json(run_auber, tmp_path):
     summary = json.loads(out)
     assert (code, summary["runs"], summary["starts"], summary["left_out"]) == (0, 12, 0, [])
     (section,) = summary["sections"]
-    assert (section["coverage"], section["learned"]) == (None, [])
+    assert (section["missing"], section["learned"]) == ([], [])
     assert section["gaps"][0]["method"] == "original"
     assert section["pooled"][0]["against"] == "original+tuning"
     assert section["pooled"][0]["verdict"].startswith("ahead by 2.2 points, 95 % interval ")
@@ -96,7 +96,7 @@ def test_one_run(run_auber, tmp_path, monkeypatch):
     page = run / "report" / "index.html"
     code, out, err = run_auber("report", run)
     assert (code, err, opened) == (0, "", [])
-    assert out.startswith("auber: accuracy 61.7 (dev, 277 rows, ")
+    assert out.startswith("auber: accuracy 61.7 (dev, 277 rows): ")
     assert out.splitlines()[-1].startswith(f"page: {page}, figures beside it as SVG")
     assert {path.name for path in page.parent.iterdir()} == {"index.html", "figures"}
     before = page.read_bytes()
@@ -124,12 +124,9 @@ MISSING = "no such folder or results file; give what holds runs"
     [
         ("", "a report needs runs, found nothing named; give folders or results files"),
         ("{} --save a.json --out b", "--out and --save exclude each other; give one"),
-        (
-            "{} --model-name m",
-            "--model-name goes with --save FILE, found it without; add --save or leave it out",
-        ),
-        ("{} --note n", "--note goes with --save FILE, found it without; add --save or leave it "),
-        ("{} --save a.json --open", "--open shows the HTML page, which --save does not write; le"),
+        ("{} --model-name m", "--model-name needs --save FILE, found none; add --save"),
+        ("{} --note n", "--note needs --save FILE, found none; add --save"),
+        ("{} --save a.json --open", "--open and --save exclude each other; give one"),
         ("a.json --save b.json", f"a.json: {MISSING}"),
         ("{}/none", f"{{}}/none: {MISSING}"),
         ("{}/cut", "{}/cut: the run is not finished; continue it with --resume"),

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from auber.report.results_file import read_place
-from auber.report.runs import Collection, pool
+from auber.report.runs import Source, pool
 from auber.study.plan import make_study
 
 SIZES = {"mrpc": (3668, 408), "rte": (2490, 277), "wnli": (635, 71), "agreement": (600, 400)}
 MAJORITY = {"mrpc": 0.6838, "rte": 0.5271, "wnli": 0.5634, "agreement": 0.5}
 
 
-def collect(*places: Path) -> Collection:
+def collect(*places: Path) -> Source:
     return pool([read_place(place) for place in places])
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 
 from auber.report.analysis import analyse
@@ -14,6 +15,7 @@ from auber.report.figures import (
     draw_scores,
     draw_searches,
     draw_sizes,
+    find_sizes,
     to_svg,
     write_figure,
 )
@@ -21,7 +23,7 @@ from auber.report.head_maps import HeadMap, make_shades
 from auber.report.layers import read_sources
 from auber.report.records import group
 from auber.report.runs import pool
-from tests.report.html.made import HOSTILE
+from tests.report.made_runs import HOSTILE
 from tests.report.results import write_study
 
 SCORES = {
@@ -57,7 +59,8 @@ def test_scores(tmp_path):
 
 
 def test_bars():
-    bars = {"auber": {"rewards": 2.0, "last": 1.0}, "x": {"last": 1.0}}
+    bars = pd.DataFrame({"auber": [2.0, 1.0], "x": [0.0, 1.0]}, index=["rewards", "last"])
+    bars.loc["no"] = 0.0
     colours = {"rewards": "#0b5fa5", "last": "#b5482a", "no": "#ffffff"}
     figure = draw_bars({"": bars}, colours, "seconds")
     words = texts(figure)
@@ -87,6 +90,22 @@ def test_sizes():
     (axes,) = figure.axes
     assert [*axes.lines[0].get_xdata()] == [25.0, 50.0, 100.0]
     assert axes.get_ylim()[0] > 70, "a wide interval does not set the axis"
+
+
+@pytest.mark.parametrize("name", ["a", "runs/of-a-folder-with-a-long-name/seed-0/original+tuning"])
+def test_the_legend_is_within_the_figure(name):
+    figure = draw_sizes({"rte": {name: [Point(50.0, 90.0)], "b": [Point(25.0, 80.0)]}}, "size")
+    to_svg(figure)
+    box, whole = figure.legends[0].get_window_extent(), figure.bbox
+    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
+
+
+def test_intervals_of_scores_against_sizes_end_where_the_metric_does(tmp_path):
+    write_study(tmp_path, {"rte": {"auber": [99.0, 60.0]}})
+    _, runs = read_sources([tmp_path])
+    panels, _ = find_sizes({"rte": {"auber": runs}}, pooled=True)
+    (point,) = panels["rte"]["auber"]
+    assert (point.score, point.low, point.high) == (pytest.approx(79.5), 0.0, 100.0)
 
 
 def test_rows_of_one_name_share_a_line(tmp_path):
@@ -130,6 +149,6 @@ def test_maps_of_heads_are_drawn():
 
 @pytest.mark.parametrize("name", [*HOSTILE, "$x^2$", r"\frac{", "名前"])
 def test_names_are_drawn_as_they_are(tmp_path, name):
-    figure = draw_bars({name: {name: {name: 1.0}}}, {name: "#0b5fa5"}, name)
+    figure = draw_bars({name: pd.DataFrame({name: [1.0]}, index=[name])}, {name: "#0b5fa5"}, name)
     assert texts(figure).count(name) >= 2
     write_figure(figure, Path(tmp_path / "x.pdf"))

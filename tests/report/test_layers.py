@@ -7,7 +7,7 @@ import pytest
 from auber.errors import PlanError, RunError
 from auber.report.layers import read_runs, read_sources
 from auber.report.results_file import save_results
-from tests.report.html.made import HEADS, make_stage, write_ranked, write_searched
+from tests.report.made_runs import HEADS, make_stage, write_ranked, write_searched
 from tests.report.results import make_result, write_run, write_study
 
 

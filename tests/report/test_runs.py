@@ -6,14 +6,14 @@ import pytest
 
 from auber.errors import RunError
 from auber.report.results_file import save_results
-from auber.report.runs import Coverage, cover
+from auber.report.runs import find_missing
 from tests.report.results import collect, make_result, write_plan, write_run
 
 
 def test_what_a_study_asks_for_is_known(tmp_path):
     write_plan(tmp_path / "study", ["rte"], ["auber", "random"], [0, 1], draws=2)
     write_run(tmp_path, "study/rte/seen/seed-0/auber", make_result("rte", "auber", 0, 0.6))
-    wanted = collect(tmp_path).wanted
+    wanted = sorted(collect(tmp_path).wanted)
     assert [key[2:] for key in wanted] == [
         ("rte", "auber", 0, 0),
         ("rte", "auber", 1, 0),
@@ -89,7 +89,7 @@ def test_runs_are_found_at_any_depth_and_sorted(tmp_path):
     write_run(tmp_path, "start", make_result("rte", "original", 0, 0.6, kind="finetune"))
     found = collect(tmp_path)
     assert [run.folder for run in found.runs] == ["z/deep/run", "b", "a"]
-    assert (found.starts, found.left_out) == (1, ())
+    assert (len(found.records), found.left_out) == (4, ())
     run = found.runs[0]
     assert (run.dev, run.train_rows, run.dev_rows, run.labels) == (0.8, 3668, 408, 2)
     assert collect(folder).runs[0].folder == "."
@@ -155,12 +155,11 @@ WANTED = [
 
 
 def test_missing_runs_are_named():
-    assert cover([], {key("rte", "auber", 0)}) is None
-    whole = cover(WANTED, {*WANTED, key("rte", "greedy", 0)})
-    assert (whole, whole.label) == (Coverage(2, 2, ()), None)
-    part = cover(WANTED, {key("rte", "auber", 0), key("rte", "random", 0, 0)})
-    assert part == Coverage(2, 0, ("rte, seed 0: random (draw 1)", "rte, seed 1: everything"))
-    assert part.label == "incomplete: 0 of 2 blocks so far"
-    assert cover(WANTED, {key("rte", "auber", 0), key("rte", "auber", 1)}).missing == (
-        "rte, seed 0: random",
-    )
+    first, second = key("rte", "auber", 0), key("rte", "random", 0, 0)
+    assert find_missing([], {first}) == []
+    assert find_missing(WANTED, {*WANTED, key("rte", "greedy", 0)}) == []
+    assert find_missing(WANTED, {first, second}) == [
+        "rte, seed 0: random (draw 1)",
+        "rte, seed 1: everything",
+    ]
+    assert find_missing(WANTED, {first, key("rte", "auber", 1)}) == ["rte, seed 0: random"]

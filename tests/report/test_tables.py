@@ -7,7 +7,7 @@ import re
 import pandas as pd
 import pytest
 
-from auber.report.tables import Part, Table, to_csv, to_latex, to_markdown
+from auber.report.tables import Grid, Part, Table, to_csv, to_latex, to_markdown
 
 NASTY = "=SUM(A1)|<b>_x_*[y](z)&#%$^~\\{}`"
 LONG = "a sentence of more than forty characters, 95 % of it"
@@ -55,16 +55,24 @@ EMPTY = Table("t", "Title", pd.DataFrame(columns=["name"]), empty="Nothing here.
 )
 def test_the_text_of_cells(column, ends, values, text):
     columns = [column + end for end in (ends if len(ends) == 2 else ("", *ends))]
-    (shown,) = Table("t", "T", pd.DataFrame([values], columns=columns, dtype=object)).sections()
-    assert shown.cells.to_dict("list") == {column: [text]}
+    table = Table("t", "T", pd.DataFrame([values], columns=columns, dtype=object))
+    assert table.grids()[None].rows == [{column: text}]
 
 
 def test_sections():
-    first, second = TABLE.sections(brief=True)
-    assert first.caption == "Title_1; m_1, protocol seen (incomplete)"
-    assert first.cells.to_dict("records") == [{"name": NASTY, "dev": "80.12 ± 1.00"}]
-    assert (second.heading, second.notes) == ("m_2, protocol heldout", ())
-    assert (first.place, first.notes) == (("m_1", "seen"), ("a note",))
+    grids = TABLE.grids(brief=True)
+    assert [*grids] == [("m_1", "seen"), ("m_2", "heldout")]
+    first, second = grids.values()
+    assert first.title == "Title_1; m_1, protocol seen (incomplete)"
+    assert first.rows == [{"name": NASTY, "dev": "80.12 ± 1.00"}]
+    assert (second.title, second.notes) == ("Title_1; m_2, protocol heldout", ())
+    assert first.notes == ("a note",)
+
+
+def test_empty_columns_can_be_left_out():
+    cells = pd.DataFrame({"task": ["", ""], "dev": ["61.25", ""], "careful": ["", ""]})
+    assert [*Grid("t", cells).filled.cells] == ["task", "dev"]
+    assert Grid("t", cells).kinds == {"task": "", "dev": "number", "careful": ""}
 
 
 def test_markdown():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from auber.report.analysis import Report
+    from auber.report.runs import LeftOut
     from auber.report.tables import Table
+
+_UNWRITTEN = "not written; choose a folder with --out DIR"
 
 
 def command(
@@ -72,27 +74,24 @@ def command(
 
     Keep:    auber report runs/table2 --save results/studies/table2.json
     """
-    if out is not None and save is not None:
-        raise ConfigError("--out and --save exclude each other; give one")
     if not places:
         raise ConfigError("a report needs runs, found nothing named; give folders or results files")
     for place in places:
-        if not place.exists():
-            raise ConfigError(f"{place}: no such folder or results file; give what holds runs")
         if place.is_file() and place.suffix != ".json":
             raise ConfigError(
                 f"{place}: must be a folder or a results file (.json), found another file; name a "
                 "run's --out"
             )
+    misplaced: dict[str, object] = {"--out": out, "--open": open_page}
+    problem = "and --save exclude each other; give one"
     if save is None:
-        for option, value in (("--model-name", model_name), ("--note", notes)):
-            if value:
-                raise ConfigError(
-                    f"{option} goes with --save FILE, found it without; add --save or leave it out"
-                )
+        misplaced = {"--model-name": model_name, "--note": notes}
+        problem = "needs --save FILE, found none; add --save"
+    for option, value in misplaced.items():
+        if value:
+            raise ConfigError(f"{option} {problem}")
+    if save is None:
         _write(places, out, open_page=open_page, as_json=json)
-    elif open_page:
-        raise ConfigError("--open shows the HTML page, which --save does not write; leave it out")
     else:
         _save(places, save, model_name, notes or [], as_json=json)
 
@@ -105,16 +104,14 @@ def _save(
     facts = []
     for place in places:
         saved = save_results(place, path, model_name, notes)
-        left_out = len(saved.left_out)
-        counts = {"added": saved.added, "present": saved.present, "left_out": left_out}
+        counts = {"added": saved.added, "present": saved.present, "left_out": len(saved.left_out)}
         facts.append({"place": str(place), **counts})
         if not as_json:
             print(
-                f"{place}: {saved.added} added, {saved.present} there already, {left_out} without "
-                "a result"
+                f"{place}: {saved.added} added, {saved.present} there already, "
+                f"{len(saved.left_out)} without a result"
             )
-            for run in saved.left_out:
-                print(f"  left out: {run.folder} ({run.reason})")
+            _print_left_out(saved.left_out)
     if as_json:
         screen.print_json({"file": str(path), "runs": saved.total, "saved": facts})
     else:
@@ -124,9 +121,13 @@ def _save(
 
 def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bool) -> None:
     """Write the page, and the tables unless every place is a run."""
-    from auber.report.html.grids import SPEED
-    from auber.report.html.page import make_page, write_page
+    import webbrowser
+
+    from pydantic_core import to_jsonable_python
+
+    from auber.report.page import make_page, write_page
     from auber.report.results_file import read_results_file
+    from auber.report.run_tables import SPEED
     from auber.report.tables import FOLDER
 
     files = {place: read_results_file(place) for place in places if place.is_file()}
@@ -144,15 +145,9 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
     page = make_page(places, list(extras.values()))
     written = [] if out is None else [str(file) for file in write_page(page, out)]
     if as_json:
-        report = page.report and asdict(page.report)
-        if report:
-            report["left_out"] = [run.to_json() for run in report["left_out"]]
-        screen.print_json({
-            "verdicts": [asdict(verdict) for verdict in page.verdicts],
-            **(report or {}),
-            "page": written[0] if written else None,
-            "figures": written[1:],
-        })  # fmt: skip
+        facts = {"verdicts": page.verdicts, **(vars(page.report) if page.report else {})}
+        facts |= {"page": written[0] if written else None, "figures": written[1:]}
+        screen.print_json(to_jsonable_python(facts))
     else:
         for verdict in page.verdicts:
             label = f" ({verdict.label})" if verdict.label else ""
@@ -161,14 +156,9 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
                 print(screen.wrap(point, first="  ", later="    "))
         if page.report is not None:
             _print_report(page.report, page.tables)
-            print(f"tables: {out or 'not written; choose a folder with --out DIR'}")
-        if written:
-            print(f"page: {written[0]}, figures beside it as SVG and PDF")
-        else:
-            print("page: not written; choose a folder with --out DIR")
+            print(f"tables: {out or _UNWRITTEN}")
+        print(f"page: {f'{written[0]}, figures beside it as SVG and PDF' if out else _UNWRITTEN}")
     if open_page:
-        import webbrowser
-
         webbrowser.open(Path(written[0]).resolve().as_uri())
 
 
@@ -177,25 +167,28 @@ def _print_report(report: Report, tables: Iterable[Table]) -> None:
     from auber.report.records import CONTROL, SUBJECT
 
     for table in tables:
-        for shown in table.sections(brief=True) if table.brief else ():
-            rows = shown.cells.to_numpy().tolist()
-            screen.print_table([*shown.cells], rows, title=shown.caption)
+        for grid in table.grids(brief=True).values() if table.brief else ():
+            screen.print_table([*grid.cells], grid.cells.to_numpy().tolist(), title=grid.title)
     if report.sections:
         print(
             f"P: heads removed; difference to {CONTROL}, in table 3 to {SUBJECT}; in points, 100 "
             "times the metric."
         )
     for section in report.sections:
-        name = f"{section.model}, {section.protocol}"
-        for row in section.rows:
-            for flag in row["flags"]:
-                careful = f"{name}: warning: {row['task']}, {row['method']}: {flag}"
-                print(screen.wrap(careful, later="  "))
-        for note in section.notes:
-            print(screen.wrap(f"{name}: {note}", later="  "))
+        warnings = [
+            f"warning: {row['task']}, {row['method']}: {flag}"
+            for row in section.rows
+            for flag in row["flags"]
+        ]
+        for line in (*warnings, *section.notes):
+            print(screen.wrap(f"{section.model}, {section.protocol}: {line}", later="  "))
     print(
         f"runs: {report.runs} finished, {len(report.left_out)} without a result; "
         f"fine-tuned starts: {report.starts}"
     )
-    for run in report.left_out:
+    _print_left_out(report.left_out)
+
+
+def _print_left_out(runs: Iterable[LeftOut]) -> None:
+    for run in runs:
         print(f"  left out: {run.folder} ({run.reason})")

@@ -8,34 +8,33 @@ methods, and against its ablations, over all pairs; the gaps of all methods agai
 On the tasks that the control has learned, the subject against the control stands alone, and
 against the other methods forms a family.
 
-Each comparison is a row whose keys are the columns of the tables. Intervals are cut at the ends of
-the metric's range.
+Each comparison is a row whose keys are the columns of the tables. Intervals are clipped to the
+range of the metric.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
-from auber.metrics.statistics import Comparison, Summary, compare, summary, verdict
+from auber.metrics.statistics import Summary, compare, summary, verdict
 from auber.report.caveats import find_collapse, find_flags, find_notes
 from auber.report.published import published
 from auber.report.records import (
     CONTROL,
     CONTROLS,
     SUBJECT,
-    Key,
     RunRecord,
     group,
     is_ablation,
     ordered,
 )
-from auber.report.runs import Collection, Coverage, LeftOut, cover
+from auber.report.runs import LeftOut, Source, find_missing
 
 PAIRS = "(task, seed) pairs"
 COSTS = {
@@ -60,11 +59,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Section:
-    """Everything about one model under one protocol. The coverage is None without a study."""
+    """Everything about one model under one protocol."""
 
     model: str
     protocol: str
-    presets: tuple[str, ...] = ()
+    presets: Sequence[str] = ()  # of the studies
+    blocks: int = 0  # that studies ask for, each a task and a seed
+    missing: Sequence[str] = ()  # a line for each block that lacks runs
     subject: str = SUBJECT  # the method that is compared with all others
     methods: Sequence[Row] = ()
     ablations: Sequence[Row] = ()
@@ -72,8 +73,7 @@ class Section:
     # On the tasks alone where the control beats a constant answer; empty if they are all or none.
     learned: Sequence[Row] = ()
     gaps: Sequence[Row] = ()
-    notes: tuple[str, ...] = ()
-    coverage: Coverage | None = None
+    notes: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -87,14 +87,12 @@ class Section:
         return sorted([*self.methods, *ablations], key=lambda row: str(row["task"]))
 
     @property
-    def missing(self) -> tuple[str, ...]:
-        """The wanted runs that are not there."""
-        return () if self.coverage is None else self.coverage.missing
-
-    @property
     def label(self) -> str | None:
-        """How many blocks are there, if some are missing."""
-        return None if self.coverage is None else self.coverage.label
+        """How many blocks are complete, if some are not."""
+        if not self.missing:
+            return None
+        complete = self.blocks - len(self.missing)
+        return f"incomplete: {complete} of {self.blocks} blocks so far"
 
 
 @dataclass(frozen=True)
@@ -102,42 +100,40 @@ class Report:
     """The content of all tables."""
 
     tasks: Sequence[Row]
-    sections: tuple[Section, ...]
+    sections: Sequence[Section]
     runs: int
     starts: int
-    left_out: tuple[LeftOut, ...]
+    left_out: Sequence[LeftOut]
 
 
-def analyse(collection: Collection) -> Report:
-    """Compare the methods of a collection, for each model under each protocol."""
-    runs = group(collection.runs, lambda run: run.key[:2])
-    wanted = group(collection.wanted, lambda key: key[:2])
-    presets = group(collection.presets, lambda preset: preset[:2])
-    sections = tuple(
-        _section(
-            place,
-            tuple(preset for *_, preset in presets.get(place, ())),
-            runs.get(place, ()),
-            wanted.get(place, ()),
+def analyse(source: Source) -> Report:
+    """Compare the methods, for each model under each protocol."""
+    runs = group(source.runs, lambda run: run.key[:2])
+    wanted = group(source.wanted, lambda key: key[:2])
+    sections = []
+    for model, protocol in sorted({*runs, *wanted}):
+        studies = [each for each in source.studies.values() if each.model == model]
+        records, keys = runs.get((model, protocol), []), wanted.get((model, protocol), [])
+        sections.append(
+            Section(
+                model,
+                protocol,
+                sorted({study.preset for study in studies if protocol in study.protocols}),
+                len({(task, seed) for _, _, task, _, seed, _ in keys}),
+                find_missing(keys, {record.key for record in records}),
+                **(_compare_methods(records, protocol) if records else {}),
+            )
         )
-        for place in sorted({*runs, *wanted})
-    )
-    tasks = _task_rows(collection.runs)
-    return Report(tasks, sections, len(collection.runs), collection.starts, collection.left_out)
+    starts = len(source.records) - len(source.runs)
+    return Report(_task_rows(source.runs), sections, len(source.runs), starts, source.left_out)
 
 
-def _section(
-    place: tuple[str, str],
-    presets: tuple[str, ...],
-    records: Sequence[RunRecord],
-    wanted: Sequence[Key],
-) -> Section:
-    coverage = cover(wanted, {record.key for record in records})
-    if not records:
-        return Section(*place, presets, coverage=coverage)
+def _compare_methods(records: Iterable[RunRecord], protocol: str) -> dict[str, Any]:
+    """Return the comparisons of a section."""
     runs = _make_frame(records)
     means = runs.groupby(["task", "method", "seed"])[_MEANS].mean()
-    dev = means["dev"].unstack("method")
+    dev, gap = means["dev"].unstack("method"), means["gap"].unstack("method")
+    width = 100 - runs["low"].min()
     methods = ordered(name for name in dev if not is_ablation(name))
     ablations = ordered(name for name in dev if is_ablation(name))
     chosen = [name for name in methods if name not in (*CONTROLS, "random")]
@@ -145,19 +141,27 @@ def _section(
     rivals = [name for name in methods if name != subject]
     rivals.sort(key=lambda name: name != CONTROL)  # the control comes first
     with_subject = [SUBJECT, *ablations] if ablations else []
-    low = runs["low"].min()
-    return Section(
-        *place,
-        presets,
-        subject,
-        list(_method_rows(runs, means, methods, CONTROL, subject)),
-        list(_method_rows(runs, means, with_subject, SUBJECT, subject)),
-        [*_pooled_rows(dev, subject, rivals, low), *_pooled_rows(dev, subject, ablations, low)],
-        list(_learned(means, dev, subject, rivals, low)),
-        list(_gap_rows(means, [*methods, *ablations], low)),
-        tuple(find_notes(runs, place[1])),
-        coverage,
-    )
+    gap_pairs = [(name, CONTROL) for name in (*methods, *ablations) if name != CONTROL]
+
+    def against(names: Iterable[str], scores: pd.DataFrame = dev) -> list[Row]:
+        return _compare(scores, [(subject, name) for name in names], width)
+
+    pooled, learned = [*against(rivals), *against(ablations)], []
+    compared: list[str] = next((row["tasks"] for row in pooled if row["against"] == CONTROL), [])
+    above = runs[runs["method"] == CONTROL].groupby(["task", "seed"])["above_constant"].mean()
+    tasks = [task for task in compared if above[task].mean() > 0]
+    if 0 < len(tasks) < len(compared):
+        learned = [*against([CONTROL], dev.loc[tasks]), *against(rivals[1:], dev.loc[tasks])]
+    gaps = _compare(gap, gap_pairs, 2 * width)
+    return {
+        "subject": subject,
+        "methods": [*_method_rows(runs, means, methods, CONTROL, subject)],
+        "ablations": [*_method_rows(runs, means, with_subject, SUBJECT, subject)],
+        "pooled": pooled,
+        "learned": learned,
+        "gaps": [_explain_gap(row, means) for row in gaps],
+        "notes": tuple(find_notes(runs, protocol)),
+    }
 
 
 def _make_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
@@ -181,29 +185,13 @@ def _make_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys([*_MEANS, "majority"], float))
 
 
-def _differences(scores: pd.DataFrame, method: str, reference: str) -> pd.Series[float]:
-    """Return method minus reference for each pair of a task and a seed that both have."""
-    columns = scores.reindex(columns=[method, reference])
-    return (columns[method] - columns[reference]).dropna()
+def summarise(scores: Sequence[float], metric: str) -> Summary:
+    """Return the summary of scores in points; its interval ends where the metric does."""
+    return _clip(summary(scores), _LOWEST.get(metric, -math.inf), 100)
 
 
-def _compare(pairs: Mapping[str, pd.Series[float]], width: float) -> dict[str, Comparison]:
-    """Compare as one family; methods without a pair are left out.
-
-    No difference is larger than `width`, nor is an end of its interval.
-    """
-    found = compare({name: each.tolist() for name, each in pairs.items() if len(each)})
-    return {
-        name: replace(
-            each,
-            paired=replace(each.paired, differences=_cut(each.paired.differences, -width, width)),
-        )
-        for name, each in found.items()
-    }
-
-
-def _cut(found: Summary, low: float, high: float) -> Summary:
-    """Cut an interval at the ends of the possible values."""
+def _clip(found: Summary, low: float, high: float) -> Summary:
+    """Clip an interval to the possible values."""
     if found.low is None or found.high is None:
         return found
     return replace(found, low=max(found.low, low), high=min(found.high, high))
@@ -214,25 +202,44 @@ def _columns(name: str, found: Summary) -> Row:
     return {name: found.mean, f"{name} deviation": found.deviation}
 
 
-def _describe(comparison: Comparison | None, counted: str) -> Row:
-    """Return the columns of a comparison."""
-    if comparison is None:
-        return {"significant": False, "verdict": None}
-    found = comparison.paired.differences
-    return {
-        "pairs": found.n,
-        "difference": found.mean,
-        "difference interval low": found.low,
-        "difference interval high": found.high,
-        "p": comparison.p,
-        "p of": "sign flips" if comparison.exact else "t",
-        "corrected p": comparison.corrected,
-        "smallest exact p": comparison.paired.smallest_p,
-        "comparisons": comparison.family,
-        "detectable": comparison.paired.detectable,
-        "significant": comparison.significant,
-        "verdict": verdict(comparison, counted=counted),
+def _compare(
+    scores: pd.DataFrame, pairs: Iterable[tuple[str, str]], width: float, counted: str = PAIRS
+) -> list[Row]:
+    """Compare methods with references as one family; those without a common seed are left out.
+
+    `scores` has a column for each method. No difference is larger than `width`.
+    """
+    differences = {
+        (method, reference): (scores[method] - scores[reference]).dropna()
+        for method, reference in pairs
+        if {method, reference} <= {*scores}
     }
+    family = {pair: each for pair, each in differences.items() if len(each)}
+    comparisons = compare({str(n): each.tolist() for n, each in enumerate(family.values())})
+    rows = []
+    for ((method, reference), each), comparison in zip(
+        family.items(), comparisons.values(), strict=True
+    ):
+        found = _clip(comparison.paired.differences, -width, width)
+        clipped = replace(comparison, paired=replace(comparison.paired, differences=found))
+        rows.append({
+            "method": method,
+            "against": reference,
+            "tasks": [*each.index.unique("task")],
+            "pairs": found.n,
+            "difference": found.mean,
+            "difference interval low": found.low,
+            "difference interval high": found.high,
+            "p": comparison.p,
+            "p of": "sign flips" if comparison.exact else "t",
+            "corrected p": comparison.corrected,
+            "smallest exact p": comparison.paired.smallest_p,
+            "comparisons": comparison.family,
+            "detectable": comparison.paired.detectable,
+            "significant": comparison.significant,
+            "verdict": verdict(clipped, counted=counted),
+        })  # fmt: skip
+    return rows
 
 
 def _method_rows(
@@ -240,22 +247,27 @@ def _method_rows(
 ) -> Iterable[Row]:
     for task, of_task in runs.groupby("task"):
         present = [name for name in methods if name in set(of_task["method"])]
-        dev, low = means.loc[task, "dev"].unstack("method"), of_task["low"].iloc[0]
-        comparisons = _compare(
-            {name: _differences(dev, name, reference) for name in present if name != reference},
-            100 - low,
+        rows = _compare(
+            means.loc[[task], "dev"].unstack("method"),
+            [(name, reference) for name in present if name != reference],
+            100 - of_task["low"].iloc[0],
+            "seeds",
         )
+        comparisons = {row["method"]: row for row in rows}
         seeds = set(of_task.loc[of_task["method"].isin(present), "seed"])
         of_subject = of_task[of_task["method"] == subject]
         for name in present:
             own, of_seeds = of_task[of_task["method"] == name], means.loc[task, name]
-            scores = _cut(summary(of_seeds["dev"].tolist()), low, 100)
+            scores = summarise(of_seeds["dev"].tolist(), of_task["metric"].iloc[0])
             collapse = tuple(find_collapse(own))
-            comparison = _describe(comparisons.get(name), "seeds")
-            if comparison["verdict"] is None and name != reference:
-                comparison["verdict"] = f"not compared: no run of {reference} with the same seed"
+            missing = f"not compared: no run of {reference} with the same seed"
+            comparison = comparisons.get(
+                name,
+                {"significant": False, "verdict": None if name == reference else missing},
+            )
             paper_score, paper_removed = published(task, name)
             yield {
+                **comparison,
                 "task": task,
                 "method": name,
                 "seeds": scores.n,
@@ -265,7 +277,6 @@ def _method_rows(
                 "dev interval high": scores.high,
                 **_columns("train", summary(of_seeds["train"].tolist())),
                 **_columns("gap", summary(of_seeds["gap"].tolist())),
-                **comparison,
                 "reference": None if name == reference else reference,
                 "collapse": collapse,  # how many runs score like a constant answer
                 "flags": (*collapse, *find_flags(own, of_subject, seeds)),
@@ -278,56 +289,20 @@ def _method_rows(
             }
 
 
-def _pooled_rows(
-    dev: pd.DataFrame, subject: str, rivals: Iterable[str], low: float
-) -> Iterable[Row]:
-    """Compare the subject with other methods over all tasks, as one family."""
-    pairs = {rival: _differences(dev, subject, rival) for rival in rivals}
-    for rival, comparison in _compare(pairs, 100 - low).items():
-        yield {
-            "method": subject,
-            "against": rival,
-            "tasks": [*pairs[rival].index.unique("task")],
-            **_describe(comparison, PAIRS),
-        }
-
-
-def _learned(
-    means: pd.DataFrame, dev: pd.DataFrame, subject: str, rivals: Sequence[str], low: float
-) -> Iterable[Row]:
-    """Compare the subject with other methods on the tasks that the control has learned."""
-    compared = _differences(dev, subject, CONTROL).index.unique("task")
-    learned = [task for task in compared if fmean(means.loc[(task, CONTROL), "above_constant"]) > 0]
-    if 0 < len(learned) < len(compared):
-        dev = dev.loc[learned]
-        yield from _pooled_rows(dev, subject, [CONTROL], low)
-        yield from _pooled_rows(dev, subject, rivals[1:], low)
-
-
-def _gap_rows(means: pd.DataFrame, methods: Sequence[str], low: float) -> Iterable[Row]:
-    """Compare train minus dev of each method with the control's, as one family."""
-    scores = {name: means[name].unstack("method") for name in ("gap", "train", "dev")}
-    rivals = [method for method in methods if method != CONTROL]
-    pairs = {method: _differences(scores["gap"], method, CONTROL) for method in rivals}
-    for method, comparison in _compare(pairs, 2 * (100 - low)).items():
-        common = pairs[method].index
-        own, control = (
-            {name: fmean(of.loc[common, each]) for name, of in scores.items()}
-            for each in (method, CONTROL)
-        )
-        row = _describe(comparison, PAIRS)
-        words = row["verdict"].replace("ahead by", "larger by", 1)
-        yield {
-            "method": method,
-            "against": CONTROL,
-            "tasks": [*common.unique("task")],
-            **row,
-            "gap": own["gap"],
-            f"gap of {CONTROL}": control["gap"],
-            "train difference": own["train"] - control["train"],
-            "dev difference": own["dev"] - control["dev"],
-            "verdict": words.replace("behind by", "smaller by", 1),
-        }
+def _explain_gap(row: Row, means: pd.DataFrame) -> Row:
+    """Add the scores that a difference of gaps, train minus dev, consists of."""
+    pairs = means[["gap", "train", "dev"]].unstack("method")
+    both = [(name, each) for name in ("gap", "train", "dev") for each in (row["method"], CONTROL)]
+    found = pairs[both].dropna().mean()
+    words = row["verdict"].replace("ahead by", "larger by", 1)
+    return {
+        **row,
+        "gap": found["gap", row["method"]],
+        f"gap of {CONTROL}": found["gap", CONTROL],
+        "train difference": found["train", row["method"]] - found["train", CONTROL],
+        "dev difference": found["dev", row["method"]] - found["dev", CONTROL],
+        "verdict": words.replace("behind by", "smaller by", 1),
+    }
 
 
 def _task_rows(runs: Iterable[RunRecord]) -> list[Row]:

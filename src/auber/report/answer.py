@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from auber.metrics.statistics import FEWEST_PAIRS
-from auber.report.analysis import Report, Row, Section
+from auber.report.analysis import Row, Section
 from auber.report.caveats import OTHER_START
 from auber.report.layers import Run
 from auber.report.records import CONTROL, RunRecord, count
+from auber.run.summary import describe_change
 
 _MORE_RUNS = (
     f"For a verdict: auber study with at least {FEWEST_PAIRS} seeds and the control {CONTROL}, "
@@ -49,27 +50,18 @@ def judge_runs(runs: Sequence[Run]) -> tuple[Verdict, ...]:
 
 def describe(record: RunRecord) -> str:
     """Return the score, the size and the speed of a run beside those of its fine-tuned model."""
-    before, after, remaining = record.before, record.after, record.remaining
-    score = f"{100 * record.dev:.1f}"
-    of, form = "", ".1f"
-    if before is not None:
-        score, of, form = f"{100 * before.score:.1f} -> {score}", " of the difference", "+.1f"
-    low, high = find_interval(record) or (None, None)
-    ends = "" if low is None else f", 95 % interval{of} {low:{form}} to {high:{form}}"
-    words = [f"{record.metric} {score} (dev, {count(record.dev_rows, 'row')}{ends})"]
-    if remaining is not None:
-        words.append(f"multiply-adds {100 * remaining.multiply_adds:.0f} %")
-        words.append(f"parameters {100 * remaining.parameters:.0f} %")
-    if before and after:
-        words.append(
-            f"{before.milliseconds:.3g} -> {after.milliseconds:.3g} ms per row of {after.tokens} "
-            f"tokens on {record.origin.device}"
-        )
+    device = "a CPU" if record.origin.device == "cpu" else record.origin.device
+    words = describe_change({**record.to_json(), "provenance": {"device": device}})
+    if words is None:
+        words = f"{record.metric} {100 * record.dev:.1f} (dev, {count(record.dev_rows, 'row')})"
+        if record.remaining is not None:
+            words += f", multiply-adds {100 * record.remaining.multiply_adds:.0f} %"
+            words += f", parameters {100 * record.remaining.parameters:.0f} %"
     total, neurons = record.layers * record.heads, record.neurons
     units = f"{record.removed} of {total} heads" if record.removed else "no head"
     if neurons is not None and neurons.removed:
         units += f" and {neurons.removed:,} of {neurons.total:,} neurons"
-    return f"{', '.join(words)}: {units} removed"
+    return f"{words}: {units} removed"
 
 
 def find_interval(record: RunRecord) -> tuple[float, float] | None:
@@ -114,8 +106,12 @@ def name_layers(layers: Sequence[int]) -> str:
 def _judge(run: Run, *, alone: bool) -> Iterator[str]:
     record = run.record
     gap = 100 * (record.train - record.dev)
-    side = "above" if gap > 0 else "below"
-    yield f"Train {100 * record.train:.2f}, {abs(gap):.2f} points {side} dev."
+    interval = find_interval(record)
+    if interval is not None:
+        low, high = (f"{end:.1f}" if record.before is None else f"{end:+.1f}" for end in interval)
+        what = "dev score" if record.before is None else "difference"
+        yield f"95 % interval of the {what}, over rows and not over seeds: {low} to {high}."
+    yield f"Train {100 * record.train:.2f}, {gap:+.2f} points against dev."
     if record.one_class:
         yield "Careful: the model gives every dev row the same answer, so its score means nothing."
     elif record.equals_majority:
@@ -131,10 +127,7 @@ def _judge(run: Run, *, alone: bool) -> Iterator[str]:
         yield f"The choice scored below {start} on the reward set in {name_layers(below)}."
     missed = [100 * layer.missed for layer in run.layers if layer.missed is not None]
     if run.size_was_given:
-        yield (
-            "The number of heads was given: the layers share it so that the sum of gains is "
-            "largest."
-        )
+        yield "The layers share the given number of heads so that the sum of gains is largest."
     elif missed and max(missed) > 0:
         yield (
             f"In {sum(points > 0 for points in missed)} of {len(missed)} layers the search had "
@@ -182,11 +175,6 @@ def _doubt(record: RunRecord) -> str:
 # --- studies ---
 
 
-def verdicts(report: Report) -> tuple[Verdict, ...]:
-    """Return the verdict on every model and protocol."""
-    return tuple(map(_judge_section, report.sections))
-
-
 def control_row(rows: Iterable[Row]) -> Row | None:
     """Return the comparison of the subject with the control."""
     return next((row for row in rows if row["against"] == CONTROL), None)
@@ -212,18 +200,15 @@ def own_seconds(section: Section, method: str) -> float | None:
 
 def no_answer(pairs: int, subject: str) -> str:
     """Return that an answer lacks runs, and which."""
-    if not pairs:
-        return (
-            f"No answer yet: no run of {subject} has a run of {CONTROL} of the same task and seed; "
-            f"run both with at least {FEWEST_PAIRS} seeds."
-        )
+    found = count(pairs, "pair") if pairs else "no pair"
     return (
-        f"No answer yet: {count(pairs, 'pair')} of {subject} and {CONTROL} with the same task and "
-        f"seed cannot be tested; run at least {FEWEST_PAIRS}."
+        f"No answer yet: {found} of runs of {subject} and {CONTROL} with the same task and seed; "
+        f"run at least {FEWEST_PAIRS}."
     )
 
 
-def _judge_section(section: Section) -> Verdict:
+def judge_section(section: Section) -> Verdict:
+    """Return the verdict on a model and protocol."""
     row, gap = control_row(section.pooled), gap_row(section)
     learned = control_row(section.learned)
     headline = _headline(learned or row, gap, section.subject)
@@ -238,36 +223,30 @@ def _judge_section(section: Section) -> Verdict:
 def _headline(row: Row | None, gap: Row | None, subject: str) -> str:
     if row is None or row["pairs"] < FEWEST_PAIRS:
         return no_answer(row["pairs"] if row else 0, subject)
-    change, overfits = direction(row), direction(gap)
-    if change:
-        yes, better = ("Yes", "better") if change > 0 else ("No", "worse")
+    if direction(row):
+        yes, better = ("Yes", "better") if direction(row) > 0 else ("No", "worse")
         return (
             f"{yes}: removing what {subject} chose gives a significantly {better} dev score than "
             "the same tuning without pruning."
         )
-    if overfits < 0:
-        return "No significantly better dev score, but a significantly smaller gap to train."
-    if overfits > 0:
-        return "No: no significantly better dev score, and a significantly larger gap to train."
-    return "No: neither the dev score nor its gap to train is significantly better."
+    return {
+        -1: "No significantly better dev score, but a significantly smaller gap to train.",
+        0: "No: neither the dev score nor its gap to train is significantly better.",
+        1: "No: no significantly better dev score, and a significantly larger gap to train.",
+    }[direction(gap)]
 
 
 def _scores(
     section: Section, row: Row | None, learned: Row | None, gap: Row | None
 ) -> Iterator[str]:
-    subject = section.subject
     if row is not None:
-        sentence = f"Dev score of {subject} against {CONTROL}: {row['verdict']}."
-        if (
-            row["detectable"] is not None
-            and row["pairs"] >= FEWEST_PAIRS
-            and not row["significant"]
-        ):
-            sentence += (
+        power = ""
+        if row["detectable"] and row["pairs"] >= FEWEST_PAIRS and not row["significant"]:
+            power = (
                 f" {row['pairs']} pairs detect a difference of {row['detectable']:.1f} points with "
                 "a power of 80 %."
             )
-        yield sentence
+        yield f"Dev score of {section.subject} against {CONTROL}: {row['verdict']}.{power}"
         if section.protocol in OTHER_START:
             yield OTHER_START[section.protocol]
     if learned is not None:
@@ -276,14 +255,14 @@ def _scores(
             f"({', '.join(learned['tasks'])}): {learned['verdict']}."
         )
     if gap is not None:
-        sentence = (
+        only = direction(gap) < 0 and direction(row) <= 0
+        yield (
             f"Overfitting, train minus dev: {gap['gap']:+.1f} points, "
             f"{gap[f'gap of {CONTROL}']:+.1f} for {CONTROL}; {gap['verdict']}. Train changes by "
             f"{gap['train difference']:+.1f} points, dev by {gap['dev difference']:+.1f}."
+            + " Dev does not gain: the model only fits the training rows less."
+            * only
         )
-        if direction(gap) < 0 and direction(row) <= 0:
-            sentence += " Dev does not gain: the model only fits the training rows less."
-        yield sentence
 
 
 def _circumstances(section: Section) -> Iterator[str]:

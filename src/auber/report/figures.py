@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -24,8 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from auber.metrics.statistics import summary
-from auber.report.analysis import Section
+from auber.report.analysis import Section, summarise
 from auber.report.head_maps import SHADES, HeadMap
 from auber.report.layers import Layer, Run
 from auber.report.records import RunRecord, group
@@ -102,52 +101,57 @@ def make_figure(
 def to_svg(figure: Figure) -> str:
     """Return a figure as SVG."""
     sink = io.BytesIO()
-    with style():
-        figure.savefig(sink, format="svg", metadata={"Date": None, "Creator": None})
+    _save(figure, sink, "svg")
     return sink.getvalue().decode()
 
 
 def write_figure(figure: Figure, path: Path) -> None:
     """Write a figure as SVG, PDF or PNG, by the ending of the path."""
-    dates = {".svg": {"Date": None, "Creator": None}, ".pdf": {"CreationDate": None}}
+    _save(figure, path, path.suffix[1:])
+
+
+def _save(figure: Figure, place: Any, kind: str) -> None:
+    undated = {"svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}}
     with style():
-        figure.savefig(path, metadata=dates.get(path.suffix), dpi=200)
+        figure.savefig(place, format=kind, metadata=undated.get(kind), dpi=200)
 
 
 def add_legend(figure: Figure, *every: Axes) -> None:
-    """Put a legend of the labelled marks below a figure, in as many columns as fit its width."""
+    """Put a legend of the labelled marks below a figure, in as many columns as fit its width.
+
+    A figure that is narrower than the longest label becomes wider.
+    """
     handles: dict[str, Any] = {}
     for axes in every:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if not handles:
         return
-    widest = max(map(len, handles)) + 9  # the mark and the space between columns
-    columns = max(1, int(figure.get_figwidth() / _LETTER / widest))
+    widest = _LETTER * (max(map(len, handles)) + 9)  # with its mark and the space between columns
+    figure.set_figwidth(max(figure.get_figwidth(), widest))
+    columns = int(figure.get_figwidth() / widest)
     figure.set_figheight(figure.get_figheight() + 0.17 * math.ceil(len(handles) / columns))
     figure.legend(handles.values(), list(handles), loc="outside lower center", ncols=columns)
 
 
 def draw_bars(
-    panels: Mapping[str, Mapping[str, Mapping[str, float]]],
-    colours: Mapping[str, str],
-    x_label: str,
+    panels: Mapping[str, pd.DataFrame], colours: Mapping[str, str], x_label: str
 ) -> Figure:
-    """Draw a bar for each name in each panel, stacked of the parts that `colours` has in order."""
-    every = [parts for of_panel in panels.values() for parts in of_panel.values()]
-    used = [part for part in colours if any(parts.get(part, 0.0) > 0 for parts in every)]
+    """Draw a bar for each column of each panel, stacked of the rows that `colours` has in order."""
+    used = [part for part in colours if any(bars.loc[part].any() for bars in panels.values())]
     with style():
         figure, drawn = _make_panels(panels, x_label)
-        for axes, places in drawn:
+        for (axes, places), bars in zip(drawn, panels.values(), strict=True):
             ends = np.zeros(len(places))
             for part in used:
-                widths = np.array([parts.get(part, 0.0) for parts in places.values()])
-                bars = axes.barh(
-                    list(places), widths, 0.7, left=ends, color=colours[part], label=part
+                drawn_part = axes.barh(
+                    places, bars.loc[part], 0.7, left=ends, color=colours[part], label=part
                 )
-                ends += widths
+                ends += bars.loc[part]
                 if part == used[-1]:
-                    axes.bar_label(bars, [f"{end:.0f}" for end in ends], padding=3, color=GREY)
+                    axes.bar_label(
+                        drawn_part, [f"{end:.0f}" for end in ends], padding=3, color=GREY
+                    )
             axes.grid(visible=False, axis="y")
             axes.margins(x=0.15 if len(panels) == 1 else 0.25)  # room for the totals
             axes.set_xlim(left=0)
@@ -159,12 +163,12 @@ def draw_bars(
 def draw_times(cells: Cells) -> Figure:
     """Draw where the seconds of the runs of a name went, by task."""
     panels = {
-        task: {
-            name: pd.DataFrame([time_parts(run.record) for run in runs]).mean().to_dict()
+        task: pd.DataFrame({
+            name: pd.DataFrame([time_parts(run.record) for run in runs]).mean()
             for name, runs in of_task.items()
-        }
+        })
         for task, of_task in cells.items()
-    }
+    }  # fmt: skip
     return draw_bars(panels, dict(zip(TIMES.values(), _TIME_COLOURS, strict=True)), "seconds")
 
 
@@ -176,23 +180,19 @@ def time_parts(record: RunRecord) -> dict[str, float]:
 
 def draw_widths(rows: Mapping[str, Sequence[Run]]) -> Figure:
     """Draw how many neurons are left in each layer, mean over the runs of a name."""
-    panels = {}
+    panels, widest = {}, 0
     for name, runs in rows.items():
-        left = {
-            f"layer {layer}": [
-                run.record.neurons.per_layer - len(run.record.plan.neurons.get(layer, ()))
-                for run in runs
-                if run.record.neurons is not None
-            ]
-            for layer in range(runs[0].record.layers)
-        }
-        panels[name] = {layer: {"left": fmean(numbers)} for layer, numbers in left.items()}
+        left = []
+        for record in (run.record for run in runs):
+            if record.neurons is not None:
+                width, gone = record.neurons.per_layer, record.plan.neurons
+                left.append([width - len(gone.get(i, ())) for i in range(record.layers)])
+                widest = max(widest, width)
+        means = pd.DataFrame(left).mean().rename(lambda layer: f"layer {layer}")
+        panels[name] = means.to_frame("left").T
     figure = draw_bars(panels, {"left": GAIN}, "neurons")
-    widths = [
-        run.record.neurons.per_layer for of in rows.values() for run in of if run.record.neurons
-    ]
     for axes in figure.axes:
-        axes.set_xlim(0, 1.25 * max(widths))
+        axes.set_xlim(0, 1.25 * widest)
     return figure
 
 
@@ -204,9 +204,9 @@ def draw_scores(section: Section, cells: Cells) -> Figure:
         panels[f"{task}, {metric}"] = {row["method"]: row for row in rows}
     with style():
         figure, drawn = _make_panels(panels, "points")
-        for axes, places in drawn:
+        for (axes, places), by_method in zip(drawn, panels.values(), strict=True):
             scores, intervals = [], []
-            for y, row in places.items():
+            for y, row in zip(places, by_method.values(), strict=True):
                 runs = cells[row["task"]][row["method"]]
                 singles = [100 * run.record.dev for run in runs]
                 scores += [*singles, row["dev"]]
@@ -224,9 +224,7 @@ def draw_scores(section: Section, cells: Cells) -> Figure:
             shares = {record.majority for record in records if record.metric == "accuracy"}
             if len(shares) == 1 and (share := shares.pop()) is not None:
                 scores.append(100 * share)
-                axes.axvline(
-                    scores[-1], color=GREY, linestyle="--", linewidth=1, label="majority class"
-                )
+                axes.axvline(scores[-1], color=GREY, ls="--", lw=1, label="majority class")
             axes.set_xlim(*_limits(scores, intervals))
         add_legend(figure, *(axes for axes, _ in drawn))
     return figure
@@ -257,27 +255,25 @@ def find_sizes(cells: Cells, *, pooled: bool) -> tuple[dict[str, dict[str, list[
     If `pooled`, the runs of a name are one point, their mean. A run may have made several sizes.
     """
     records = [run.record for of in cells.values() for runs in of.values() for run in runs]
-    has_adds = all(record.remaining or not record.removed for record in records)
-    has_adds &= any(record.remaining for record in records)
+    has_adds = any(record.remaining for record in records)
+    has_adds &= all(record.remaining or not record.removed for record in records)
 
-    def size(record: RunRecord) -> float:
-        if has_adds:
-            return 100 * record.remaining.multiply_adds if record.remaining else 100.0
-        return 100 * (1 - record.removed / (record.layers * record.heads))
-
-    def points(record: RunRecord) -> Iterator[Point]:
-        yield Point(size(record), 100 * record.dev)
-        if has_adds and record.before is not None:
-            yield Point(100 * record.before.multiply_adds, 100 * record.before.score)
-        for each in record.sizes if has_adds else ():
-            yield Point(100 * each.remaining.multiply_adds, 100 * each.dev.score)
+    def points(record: RunRecord) -> list[Point]:
+        if not has_adds:
+            left = 1 - record.removed / (record.layers * record.heads)
+            return [Point(100 * left, 100 * record.dev)]
+        found = [(record.remaining.multiply_adds if record.remaining else 1.0, record.dev)]
+        if record.before is not None:
+            found.append((record.before.multiply_adds, record.before.score))
+        found += [(each.remaining.multiply_adds, each.dev.score) for each in record.sizes]
+        return [Point(100 * size, 100 * score) for size, score in found]
 
     def line(runs: Sequence[Run]) -> list[Point]:
+        every = [points(run.record) for run in runs]
         if not pooled or len(runs) == 1:
-            return sorted({point for run in runs for point in points(run.record)})
-        found = summary([100 * run.record.dev for run in runs])
-        mean_size = fmean(size(run.record) for run in runs)
-        return [Point(mean_size, found.mean, found.low, found.high)]
+            return sorted({point for of in every for point in of})
+        found = summarise([of[0].score for of in every], runs[0].record.metric)
+        return [Point(fmean(of[0].size for of in every), found.mean, found.low, found.high)]
 
     panels = {
         task: {name: line(runs) for name, runs in of_task.items()}
@@ -373,18 +369,14 @@ def draw_heads(rows: Sequence[Sequence[HeadMap]]) -> Figure:
     return figure
 
 
-Row = TypeVar("Row")
-
-
 def _make_panels(
-    panels: Mapping[str, Mapping[str, Row]], x_label: str
-) -> tuple[Figure, list[tuple[Axes, dict[int, Row]]]]:
-    """Return a figure with a panel for each title, and the rows of each panel by their place.
+    panels: Mapping[str, Iterable[str]], x_label: str
+) -> tuple[Figure, list[tuple[Axes, list[int]]]]:
+    """Return a figure with a panel for each title, and the places of the names in each panel.
 
-    Rows of one name share a line in all panels. Of a long name the end is kept, which tells it
-    apart.
+    A name has the same place in all panels. The end of a long name is shown.
     """
-    names = list(dict.fromkeys(name for rows in panels.values() for name in rows))
+    names = list(dict.fromkeys(name for of_panel in panels.values() for name in of_panel))
     width, height = 2.4 if len(panels) == 1 else 1.6, 0.22 * len(names) + 0.5
     figure, every = make_figure(len(panels), width, height, room=(1.2, 0.3), share="y")
     short = [name if len(name) <= 20 else f"…{name[-19:]}" for name in names]
@@ -392,5 +384,5 @@ def _make_panels(
     for axes, title in zip(every, panels, strict=True):
         axes.set_title(title, loc="left")
         axes.set_xlabel(x_label)
-    places = [{names.index(name): row for name, row in rows.items()} for rows in panels.values()]
-    return figure, list(zip(every, places, strict=False))
+    places = [[names.index(name) for name in of_panel] for of_panel in panels.values()]
+    return figure, list(zip(every, places, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,8 @@ from auber.errors import RunError
 from auber.models.plan import MOST_NEURONS, PruningPlan
 from auber.report.records import REMEDY, RunRecord, read_run
 from auber.report.results_file import read_place
-from auber.report.runs import RESULT, Source
+from auber.report.runs import Source
+from auber.run.files import RESULT
 from auber.run.records import SearchRecord, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
 from auber.system.records import read
@@ -83,18 +84,19 @@ class Run:
     @cached_property
     def states(self) -> dict[Head, float]:
         """The state that the agent sees first, empty if the method has none."""
-        return self._by_head(lambda search: search.state)
+        return {
+            (layer.index, head): number
+            for layer, search in self.searched
+            for head, number in zip(layer.present, search.state, strict=False)
+        }
 
     @cached_property
     def values(self) -> dict[Head, float]:
         """The Q-values in points of removing a head first."""
-        return self._by_head(lambda search: search.q_values)
-
-    def _by_head(self, numbers: Callable[[SearchRecord], Sequence[float]]) -> dict[Head, float]:
         return {
             (layer.index, head): number
             for layer, search in self.searched
-            for head, number in zip(layer.present, numbers(search), strict=False)
+            for head, number in zip(layer.present, search.q_values, strict=False)
         }
 
     @property
@@ -119,8 +121,7 @@ def read_sources(places: Sequence[str | Path]) -> tuple[tuple[Source, ...], tupl
     runs = [
         _read(Path(place) / record.folder if Path(place).is_dir() else None, record.folder, record)
         for place, source in zip(places, sources, strict=True)
-        for record in source.records
-        if not record.is_start
+        for record in source.runs
     ]
     return sources, tuple(sorted(runs, key=lambda run: run.record.key))
 
@@ -138,39 +139,31 @@ def _labels(folders: Sequence[str | Path]) -> list[str]:
 
 
 def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
-    plan = record.plan
     # The fine-tuned model may have lost all heads of a layer.
-    plan.check(record.layers, record.heads, MOST_NEURONS, allow_empty_layers=True)
+    record.plan.check(record.layers, record.heads, MOST_NEURONS, allow_empty_layers=True)
     if folder is None:
         return Run(label, record)
     paths = {path.stem: path for path in sorted((folder / "stages").glob("*.json"))}
     stages = {name: read(StageRecord, path, REMEDY) for name, path in paths.items()}
-    budget = stages[BUDGET].plan if BUDGET in stages else None
-    if BUDGET in stages and budget is None:
-        raise RunError(
-            f"{paths[BUDGET]}: lacks 'plan'; it is damaged or of another version: {REMEDY}"
-        )
+    budget = None
+    if BUDGET in stages:
+        budget = stages[BUDGET].plan
+        if budget is None:
+            raise RunError(
+                f"{paths[BUDGET]}: lacks 'plan'; it is damaged or of another version: {REMEDY}"
+            )
+    layers = [
+        _layer(paths[name], stages, record, budget) for name in stages if is_layer_stage(name)
+    ]
     is_reversed = record.config.get("search.order") == "reverse"
-    layers = sorted(
-        (
-            _layer(path, stages, plan, record, budget)
-            for path in paths.values()
-            if is_layer_stage(path.stem)
-        ),
-        key=lambda layer: layer.index,
-        reverse=is_reversed,
-    )
+    layers.sort(key=lambda layer: layer.index, reverse=is_reversed)
     name, ranking = (stages[PLAN].ranking if PLAN in stages else None) or ("", {})
     scores = {(int(i), int(j)): score for i, of in ranking.items() for j, score in of.items()}
     return Run(label, record, tuple(layers), name, scores, budget is not None)
 
 
 def _layer(
-    path: Path,
-    stages: Mapping[str, StageRecord],
-    plan: PruningPlan,
-    record: RunRecord,
-    budget: PruningPlan | None,
+    path: Path, stages: Mapping[str, StageRecord], record: RunRecord, budget: PruningPlan | None
 ) -> Layer:
     index, stage = layer_of(path.stem), stages[path.stem]
     if index is None or index >= record.layers:
@@ -181,13 +174,12 @@ def _layer(
     removed = own if budget is None else budget.heads.get(index, ())
     # If all layers are decided before the tuning, that is a later stage of its own.
     later = stages.get(tuning_stage(index))
-    tuning = stage.tuning if later is None else later.tuning
-    search = stage.search
+    tuning = (later or stage).tuning
     # Without a record of it: heads in the final plan that this stage did not remove were gone.
-    present = (search.present if search else ()) or tuple(
-        head
-        for head in range(record.heads)
-        if head in removed or head not in plan.heads.get(index, ())
+    gone = {*record.plan.heads.get(index, ())} - {*removed}
+    search = stage.search
+    present = (search and search.present) or tuple(
+        head for head in range(record.heads) if head not in gone
     )
     for numbers in (search.state, search.q_values[:-1]) if search else ():
         if numbers and len(numbers) != len(present):

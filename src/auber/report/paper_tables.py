@@ -17,12 +17,13 @@ RULE = (
     f"A difference of {FEWEST_PAIRS} or more pairs is significant if its 95 % t interval "
     f"excludes 0 and its p, corrected by Holm's method, is below {LEVEL}. The p is that of the "
     "exact sign-flip test if there are enough pairs for it to get that low, else that of the "
-    "paired t test. Intervals are cut at the ends of the metric's range."
+    "paired t test. Intervals are clipped to the range of the metric."
 )
 _SCORES = (
     "Scores are in points (the metric times 100), mean ± sample deviation over the seeds, with the "
     "95 % t interval of the mean. P: removed heads. Gap: train minus dev. The verdict is on the "
-    "paired differences to {}, p corrected for the comparisons of the task. One run proves nothing."
+    f"paired differences to {CONTROL} (table 3: to {SUBJECT}), p corrected for the comparisons of "
+    "the task. One run proves nothing."
 )
 _PUBLISHED = (
     f"Columns named published are the paper's numbers for {PUBLISHED_MODEL}, of an unstated number "
@@ -113,7 +114,7 @@ def all_tables(report: Report) -> tuple[Table, ...]:
                 for row in rows(section)
             ),
             columns,
-            _SCORES.format(reference),
+            _SCORES,
             RULE,
             _PUBLISHED,
             hidden=(*_PAGE, *_DATA),

@@ -16,11 +16,14 @@ from pydantic import ConfigDict, Field, model_validator
 from auber.errors import RunError
 from auber.run.records import (
     MOST_HEADS,
+    ComparedRecord,
+    HeldOutRecord,
     NeuronCounts,
     Plan,
     RemainingSize,
     ResultRecord,
     ScoreRecord,
+    Share,
 )
 from auber.system.records import Count, Name, Number, Record, Whole, parse, read
 
@@ -95,36 +98,16 @@ class Origin(Record):
         return ", ".join(f"{name} {version}" for name, version in self.versions.items())
 
 
-class _Measured(Record):
-    model_config = ConfigDict(extra="ignore")  # a result records more of it
-
-
-class Compared(_Measured):
-    """A model before or after pruning."""
-
-    score: Number  # on dev
-    multiply_adds: Number
-    parameters: Count
-    milliseconds: Number  # of one row of `tokens` tokens
-    tokens: Count
-
-
-class HeldOut(_Measured):
-    """What a size loses on rows that chose nothing, in points."""
-
-    loss: Number
-    bound: Number
-    rows: Count
-
-
-class Size(_Measured):
+class Size(Record):
     """One of the sizes that a run made."""
 
-    keep: Number
+    model_config = ConfigDict(extra="ignore")  # a result records more of it
+
+    keep: Share
     dev: ScoreRecord
     remaining: RemainingSize
-    after: Compared | None = None
-    held_out: HeldOut | None = None
+    after: ComparedRecord | None = None
+    held_out: HeldOutRecord | None = None
 
 
 class RunRecord(Record):
@@ -154,8 +137,8 @@ class RunRecord(Record):
     plan: Plan
     neurons: NeuronCounts | None = None  # like `remaining`, unknown in runs of the first edition
     remaining: RemainingSize | None = None
-    before: Compared | None = None  # the fine-tuned model
-    after: Compared | None = None
+    before: ComparedRecord | None = None  # the fine-tuned model
+    after: ComparedRecord | None = None
     sizes: tuple[Size, ...] = ()
     tuned_layers: tuple[Count, ...]
     rewards_asked: Count

@@ -68,7 +68,7 @@ class Saved:
     added: int
     present: int  # runs that the file had before
     total: int  # runs in the file now, including starts
-    left_out: tuple[LeftOut, ...]
+    left_out: Sequence[LeftOut]
 
 
 def read_place(place: str | Path) -> Source:

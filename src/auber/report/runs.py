@@ -11,18 +11,18 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import ConfigDict
 
 from auber.errors import RunError
 from auber.report.records import Key, RunRecord, group, read_run
+from auber.run.files import RESULT, is_run
 from auber.study.plan import Study, read_study
 from auber.system.records import Name, Record, read
 
-RESULT, STUDY, FAILED = "result.json", "study.toml", ".failed.json"
+STUDY, FAILED = "study.toml", ".failed.json"
 
 _PATH = re.compile(r"(?<![\w.])(?:~|\.\.)?(?:/[^\s/:;,'\"()]+)+/([^\s/:;,'\"()]+)")
 
@@ -34,9 +34,6 @@ class LeftOut(Record):
     reason: Name
 
 
-Found = TypeVar("Found", RunRecord, LeftOut)
-
-
 class _Failure(Record):
     model_config = ConfigDict(extra="ignore")
 
@@ -46,45 +43,30 @@ class _Failure(Record):
 
 @dataclass(frozen=True)
 class Source:
-    """The content of one folder or results file."""
+    """The content of one folder or results file, or of several."""
 
     name: str
-    records: tuple[RunRecord, ...]  # including fine-tuned starts
-    left_out: tuple[LeftOut, ...]
+    records: Sequence[RunRecord]  # including fine-tuned starts
+    left_out: Sequence[LeftOut]
     studies: Mapping[str, Study]  # by folder, `.` for the searched one
-    notes: tuple[str, ...] = ()  # saved beside the runs
-
-
-@dataclass(frozen=True)
-class Collection:
-    """Everything that one report is about."""
-
-    runs: tuple[RunRecord, ...]
-    starts: int
-    left_out: tuple[LeftOut, ...]
-    wanted: tuple[Key, ...] = ()  # by the studies
-    presets: tuple[tuple[str, str, str], ...] = ()  # (model, protocol, preset of a study)
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """How many of the wanted blocks (pairs of a task and a seed) are complete."""
-
-    blocks: int
-    complete: int
-    missing: tuple[str, ...]  # a line for each incomplete block
+    notes: Sequence[str] = ()  # saved beside the runs
 
     @property
-    def label(self) -> str | None:
-        """What every incomplete table is marked with."""
-        if not self.missing:
-            return None
-        return f"incomplete: {self.complete} of {self.blocks} blocks so far"
+    def runs(self) -> list[RunRecord]:
+        """The runs of methods, sorted."""
+        runs = [record for record in self.records if not record.is_start]
+        return sorted(runs, key=lambda run: run.key)
 
-
-def is_run(folder: str | Path) -> bool:
-    """Return whether a folder holds a run, finished or not."""
-    return (Path(folder) / "run.json").is_file()
+    @property
+    def wanted(self) -> set[Key]:
+        """The runs that the studies ask for."""
+        return {
+            (study.model, block.protocol, block.task, run.method, block.seed, run.draw)
+            for study in self.studies.values()
+            for block in study.blocks()
+            for run in study.runs(block)
+            if run.method is not None
+        }
 
 
 def read_folder(folder: str | Path) -> Source:
@@ -127,43 +109,29 @@ def read_folder(folder: str | Path) -> Source:
     )
 
 
-def pool(sources: Sequence[Source]) -> Collection:
+def pool(sources: Sequence[Source]) -> Source:
     """Put the runs of several sources together; raise `RunError` if they do not belong together."""
-    if len(sources) > 1:
-        sources = [
-            replace(
-                source,
-                records=tuple(_within(source, record) for record in source.records),
-                left_out=tuple(_within(source, run) for run in source.left_out),
-            )
+    if len(sources) == 1:
+        found = sources[0]
+    else:
+        # A folder names its source.
+        records, left_out = (
+            [
+                each.model_copy(update={"folder": f"{source.name}: {each.folder}"})
+                for source in sources
+                for each in getattr(source, kind)
+            ]
+            for kind in ("records", "left_out")
+        )
+        studies = {
+            f"{source.name}: {place}": study
             for source in sources
-        ]
-    records = [record for source in sources for record in source.records]
-    runs = sorted((each for each in records if not each.is_start), key=lambda each: each.key)
-    _check(runs)
-    studies = [study for source in sources for study in source.studies.values()]
-    wanted = {
-        (study.model, block.protocol, block.task, run.method, block.seed, run.draw)
-        for study in studies
-        for block in study.blocks()
-        for run in study.runs(block)
-        if run.method is not None
-    }
-    presets = {
-        (each.model, protocol, each.preset) for each in studies for protocol in each.protocols
-    }
-    return Collection(
-        tuple(runs),
-        len(records) - len(runs),
-        tuple(run for source in sources for run in source.left_out),
-        tuple(sorted(wanted)),
-        tuple(sorted(presets)),
-    )
-
-
-def _within(source: Source, found: Found) -> Found:
-    """Return a run whose folder names its source."""
-    return found.model_copy(update={"folder": f"{source.name}: {found.folder}"})
+            for place, study in source.studies.items()
+        }
+        notes = dict.fromkeys(note for source in sources for note in source.notes)
+        found = Source("", records, left_out, studies, tuple(notes))
+    _check(found.runs)
+    return found
 
 
 def _check(runs: Iterable[RunRecord]) -> None:
@@ -185,19 +153,18 @@ def _check(runs: Iterable[RunRecord]) -> None:
             )
 
 
-def cover(wanted: Iterable[Key], found: AbstractSet[Key]) -> Coverage | None:
-    """Return how many of the wanted runs are found, None if none is wanted."""
-    blocks = group(sorted(wanted), lambda key: (key[2], key[4]))
+def find_missing(wanted: Iterable[Key], found: AbstractSet[Key]) -> list[str]:
+    """Return a line for each wanted block (a task and a seed) that lacks runs."""
     missing = []
-    for (task, seed), keys in blocks.items():
+    for (task, seed), keys in group(sorted(wanted), lambda key: (key[2], key[4])).items():
         names = []
         for method, of_method in group(keys, lambda key: key[3]).items():
             draws = [str(key[5]) for key in of_method if key not in found]
             if draws:
                 part = f" (draw {', '.join(draws)})" if len(draws) < len(of_method) else ""
                 names.append(f"{method}{part}")
-        if not found & {*keys}:
+        if found.isdisjoint(keys):
             names = ["everything"]
         if names:
             missing.append(f"{task}, seed {seed}: {', '.join(names)}")
-    return Coverage(len(blocks), len(blocks) - len(missing), tuple(missing)) if blocks else None
+    return missing

@@ -7,7 +7,7 @@ become "84.3 ± 0.7", `interval low` and `interval high` become "-0.5 to +2.0".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -51,20 +51,34 @@ class Part(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Shown(NamedTuple):
-    """What is displayed of one section of a table."""
+class Grid(NamedTuple):
+    """A table of text; the first column names the rows."""
 
-    place: Place | None
-    caption: str
-    heading: str | None  # model and protocol
-    notes: tuple[str, ...]
-    cells: pd.DataFrame  # of text
+    title: str
+    cells: pd.DataFrame
+    notes: Sequence[str] = ()
+    folded: bool = False  # on a page, until the reader opens it
 
     @property
-    def filled(self) -> pd.DataFrame:
-        """The cells without empty columns; the first column names the rows and always stays."""
+    def rows(self) -> list[dict[str, str]]:
+        """The cells of each row by column."""
+        rows: list[dict[str, str]] = self.cells.to_dict("records")
+        return rows
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What each column holds: a `number`, `long` text that wraps, or other text."""
+        kinds = {}
+        for title, cells in self.cells.items():
+            longest = cells.str.len().max()
+            kinds[str(title)] = "number" if is_numeric(cells) else "long" * bool(longest > LONG)
+        return kinds
+
+    @property
+    def filled(self) -> Grid:
+        """The table without empty columns, but with its first one."""
         is_filled = self.cells.ne("").any() | (self.cells.columns == self.cells.columns[0])
-        return self.cells.loc[:, is_filled]
+        return self._replace(cells=self.cells.loc[:, is_filled])
 
 
 @dataclass(frozen=True)
@@ -74,14 +88,14 @@ class Table:
     name: str
     title: str
     data: pd.DataFrame  # one value per cell
-    hidden: tuple[str, ...] = ()  # columns for data files only
-    brief: tuple[str, ...] = ()  # columns for a terminal
+    hidden: Sequence[str] = ()  # columns for data files only
+    brief: Sequence[str] = ()  # columns for a terminal
     parts: Mapping[Place, Part] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
     empty: str = "No runs."
 
-    def sections(self, *, brief: bool = False) -> Iterator[Shown]:
-        """Yield what is displayed of each model and protocol; columns of a pair are joined."""
+    def grids(self, *, brief: bool = False) -> dict[Place | None, Grid]:
+        """Return the text of each model and protocol; columns of a pair are joined."""
         titles = dict.fromkeys(_PAIR.sub("", column) for column in self.data)
         left_out = {*_PLACE, *self.hidden}
         columns = self.brief if brief else [title for title in titles if title not in left_out]
@@ -91,15 +105,16 @@ class Table:
             return pd.DataFrame({title: [_cell(title, row) for row in rows] for title in columns})
 
         if self.data.empty:
-            return
+            return {}
         if [*self.data][:2] != _PLACE:
-            yield Shown(None, self.title, None, (), show(self.data))
-            return
+            return {None: Grid(self.title, show(self.data))}
+        found: dict[Place | None, Grid] = {}
         for place, data in self.data.groupby(_PLACE, sort=False):
             part = self.parts.get(place, Part())
             label = f" ({part.label})" if part.label else ""
-            heading = f"{place[0]}, protocol {place[1]}{label}"
-            yield Shown(place, f"{self.title}; {heading}", heading, part.notes, show(data))
+            title = f"{self.title}; {place[0]}, protocol {place[1]}{label}"
+            found[place] = Grid(title, show(data), part.notes)
+        return found
 
 
 def _cell(title: str, row: Mapping[str, Value]) -> str:
@@ -135,14 +150,20 @@ def to_markdown(table: Table, level: int = 1) -> str:
     lines = [f"{'#' * level} {escape_markdown(table.title)}", ""]
     if table.data.empty:
         lines += [escape_markdown(table.empty), ""]
-    for shown in table.sections():
-        if shown.heading is not None:
-            lines += [f"{'#' * (level + 1)} {escape_markdown(shown.heading)}", ""]
-        cells = shown.cells.map(escape_markdown).rename(columns=escape_markdown)
-        rules = ["--:" if is_numeric(shown.cells[title]) else "---" for title in shown.cells]
-        rows = [[*cells], rules, *cells.to_numpy().tolist()]
-        lines += [*(f"| {' | '.join(row)} |" for row in rows), "", *_notes(shown.notes)]
+    for place, grid in table.grids().items():
+        if place is not None:
+            heading = grid.title.removeprefix(f"{table.title}; ")
+            lines += [f"{'#' * (level + 1)} {escape_markdown(heading)}", ""]
+        cells = grid.cells.map(escape_markdown).rename(columns=escape_markdown)
+        lines += [*markdown_lines(cells), "", *_notes(grid.notes)]
     return "\n".join([*lines, *_notes(table.notes)]).rstrip("\n") + "\n"
+
+
+def markdown_lines(cells: pd.DataFrame) -> list[str]:
+    """Return the lines of a table with cells of Markdown."""
+    rules = ["--:" if is_numeric(cells[title]) else "---" for title in cells]
+    rows = [[*cells], rules, *cells.to_numpy().tolist()]
+    return [f"| {' | '.join(row)} |" for row in rows]
 
 
 def escape_markdown(text: str) -> str:
@@ -150,7 +171,7 @@ def escape_markdown(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
-def _notes(notes: tuple[str, ...]) -> list[str]:
+def _notes(notes: Sequence[str]) -> list[str]:
     return [*(f"- {escape_markdown(note)}" for note in notes), ""] if notes else []
 
 
@@ -175,17 +196,13 @@ def to_latex(table: Table) -> str:
     ]
     if table.data.empty:
         floats.append(f"% {table.empty}")
-    for shown in table.sections():
-        cells, shape = shown.cells, ""
-        escaped = cells.map(escape_latex)
-        for title in cells:
-            if is_numeric(cells[title]):
-                shape += "r"
+    for grid in table.grids().values():
+        escaped, shape = grid.cells.map(escape_latex), ""
+        for title, kind in grid.kinds.items():
+            shape += {"number": "r", "long": r"p{0.22\linewidth}", "": "l"}[kind]
+            if kind == "number":
                 escaped[title] = escaped[title].str.replace("-", "$-$")
-            else:
-                long = cells[title].str.len().max() > LONG
-                shape += r"p{0.22\linewidth}" if long else "l"
-        notes = (f"{shown.caption}.", *shown.notes, *table.notes)
+        notes = (f"{grid.title}.", *grid.notes, *table.notes)
         styler = escaped.rename(columns=escape_latex).style.hide(axis="index")
         text = styler.to_latex(
             environment="table*",

@@ -1,55 +1,36 @@
-"""The tables of a page."""
+"""The tables of a page about single runs: scores, sizes, layers, settings, provenance, speed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from auber.config import settings
 from auber.export.speed import Speed, describe, make_tables
-from auber.report.analysis import Report
 from auber.report.answer import name_layers, search_start, standard_error
 from auber.report.layers import Run
-from auber.report.records import RunRecord, count, group
+from auber.report.records import RunRecord, count
 from auber.report.results_file import ResultsFile
-from auber.report.tables import Place, Table
+from auber.report.tables import Grid
 from auber.system.records import parse
 
 SPEED = "speed"  # the kind of results that may stand beside runs
-
-
-class Grid(NamedTuple):
-    """A table of text whose first column names the rows; a folded one is opened by the reader."""
-
-    caption: str
-    rows: Sequence[Mapping[str, str]]
-    notes: Sequence[str] = ()
-    folded: bool = False
-
-
-def make_grids(table: Table, place: Place | None = None) -> list[Grid]:
-    """Return what a table has of a model and protocol, without empty columns."""
-    return [
-        Grid(shown.caption, shown.filled.to_dict("records"))
-        for shown in table.sections()
-        if shown.place == place
-    ]
+_ORIGINS = "Where the numbers come from"
 
 
 def read_speed(file: ResultsFile) -> list[Grid]:
     """Return the tables of a measurement of `auber speed`."""
     speed = parse(Speed, dict(file.content), file.name, "measure it again")
     first, *others = (
-        Grid(table.title, [dict(zip(table.columns, row, strict=True)) for row in table.rows])
+        Grid(table.title, pd.DataFrame(table.rows, columns=table.columns))
         for table in make_tables(speed)
     )
     return [first._replace(notes=describe(speed).splitlines()), *others]
 
 
-def list_runs(runs: Sequence[Run]) -> Grid:
+def list_runs(runs: Sequence[Run], *, folded: bool = False) -> Grid:
     """Return the scores and costs of runs."""
     rows = []
     for run in runs:
@@ -75,15 +56,15 @@ def list_runs(runs: Sequence[Run]) -> Grid:
             "fold model steps": str(record.scout_steps),
             "seconds": f"{record.seconds:.1f}",
         })  # fmt: skip
-    frame = pd.DataFrame(rows)
+    cells = pd.DataFrame(rows)
     # The subtitle names a model and a protocol that all runs share.
-    is_told = frame.columns.isin(["model", "protocol"]) & (frame.nunique() == 1)
-    filled = frame.loc[:, frame.ne("").any() & ~is_told].to_dict("records")
+    shared = [name for name in ("model", "protocol") if cells[name].nunique() == 1]
     notes = (
         "Scores in points (the metric times 100). Standard error: of an accuracy on this number of "
         "rows, not over seeds.",
     )
-    return Grid(f"Scores and costs of {count(len(rows), 'run')}", filled, notes)
+    title = f"Scores and costs of {count(len(rows), 'run')}"
+    return Grid(title, cells.drop(columns=shared), notes, folded=folded).filled
 
 
 def list_sizes(run: Run) -> Grid:
@@ -101,7 +82,8 @@ def list_sizes(run: Run) -> Grid:
         }
         for size in run.record.sizes
     ]
-    return Grid(f"{run.label}: sizes", rows, ("Loss: points lost on rows that chose nothing.",))
+    notes = ("Loss: points lost on rows that chose nothing.",)
+    return Grid(f"{run.label}: sizes", pd.DataFrame(rows), notes)
 
 
 def list_layers(run: Run) -> Grid:
@@ -132,22 +114,28 @@ def list_layers(run: Run) -> Grid:
     if untaught:
         layers = name_layers(untaught)
         notes.append(f"The agent made no update in {layers}: its plan there is not learned.")
-    return Grid(f"{run.label}: layer by layer", rows, notes, folded=True)
+    return Grid(f"{run.label}: layer by layer", pd.DataFrame(rows), notes, folded=True)
 
 
-def list_settings(columns: Mapping[str, Sequence[RunRecord]]) -> list[dict[str, str]]:
+def list_settings(columns: Mapping[str, Sequence[RunRecord]]) -> Grid:
     """Return all settings, with the values that the runs of each column have."""
     meaning = {info.key: info.doc for info in settings()}
     used = dict.fromkeys(key for runs in columns.values() for run in runs for key in run.config)
-    rows = []
-    unknown = [key for key in used if key not in meaning]
-    for key in (*(key for key in meaning if key in used), *unknown):
-        row = {"setting": key}
-        for name, runs in columns.items():
-            values = dict.fromkeys(_text(run.config[key]) for run in runs if key in run.config)
-            row[name] = ", ".join(values) or "not recorded"
-        rows.append({**row, "meaning": meaning.get(key, "")})
-    return rows
+
+    def values(runs: Sequence[RunRecord], key: str) -> str:
+        found = dict.fromkeys(_text(run.config[key]) for run in runs if key in run.config)
+        return ", ".join(found) or "not recorded"
+
+    rows = [
+        {
+            "setting": key,
+            **{name: values(runs, key) for name, runs in columns.items()},
+            "meaning": words,
+        }
+        for key, words in (meaning | {key: "" for key in used if key not in meaning}).items()
+        if key in used
+    ]
+    return Grid("All settings", pd.DataFrame(rows), folded=True)
 
 
 def _text(value: object) -> str:
@@ -156,13 +144,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def list_left_out(report: Report) -> Grid:
-    """Return the runs that no number is of."""
-    rows = [{"run": run.folder, "reason": run.reason} for run in report.left_out]
-    return Grid("Runs without a result, in no number here", rows)
-
-
-def list_origins(runs: Iterable[Run]) -> Grid:
+def list_origins(runs: Sequence[Run]) -> Grid:
     """Return the environment of each run, and what identifies its rows and its start."""
     columns = {}
     for run in runs:
@@ -176,21 +158,16 @@ def list_origins(runs: Iterable[Run]) -> Grid:
             "peak GPU memory": "not recorded" if peak is None else f"{peak / 2**30:.2f} GiB",
             "folder": record.folder,
         }
-    frame = pd.DataFrame(columns).rename_axis("").reset_index()
-    return Grid("Where the numbers come from", frame.to_dict("records"))
+    return Grid(_ORIGINS, pd.DataFrame(columns).rename_axis("").reset_index())
 
 
-def count_origins(records: Iterable[RunRecord]) -> Grid:
+def count_origins(records: Sequence[RunRecord]) -> Grid:
     """Return each environment with the number of its runs."""
-    records = list(records)
-    by_origin = group(records, lambda record: tuple(record.origin.facts.items()))
-    rows = [
-        {
-            **dict(origin),
-            "runs and starts": str(len(found)),
-            "seconds": f"{sum(record.seconds for record in found):.0f}",
-        }
-        for origin, found in sorted(by_origin.items())
-    ]
+    rows = pd.DataFrame([
+        {**record.origin.facts, "runs and starts": 1, "seconds": record.seconds}
+        for record in records
+    ])  # fmt: skip
+    cells = rows.groupby(["command", "commit", "device"], as_index=False).sum()
+    cells["seconds"] = cells["seconds"].map("{:.0f}".format)
     versions = sorted({record.origin.packages for record in records})
-    return Grid("Where the numbers come from", rows, versions)
+    return Grid(_ORIGINS, cells.astype(str), versions)

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import json
 
-from auber.report.html.page import make_page
+from auber.report.page import make_page
 from auber.report.results_file import save_results
-from tests.report.html.made import write_ranked, write_searched
-from tests.report.html.test_run_page import names, titles
+from tests.report.made_runs import write_ranked, write_searched
 from tests.report.results import write_plan, write_study
+from tests.report.test_run_page import names, titles
 
 SCORES = {
     "rte": {
@@ -75,4 +75,4 @@ def test_notes_of_a_results_file_are_shown(tmp_path):
     write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
     save_results(tmp_path / "s", tmp_path / "s.json", notes=["Shared GPU."])
     page = make_page([tmp_path / "s.json"])
-    assert page.notes == ["Shared GPU."]
+    assert page.notes == ("Shared GPU.",)

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from auber.report.html.page import make_page, write_page
-from tests.report.html.made import HOSTILE, write_ranked, write_searched
+from auber.report.page import make_page, write_page
+from tests.report.made_runs import HOSTILE, write_ranked, write_searched
 from tests.report.results import write_study
 
 CHROMIUM = shutil.which("chromium")

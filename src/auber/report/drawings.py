@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -50,48 +51,52 @@ class Drawing:
 
 def draw_part(cells: Cells, section: Section | None = None, end: str = "") -> dict[str, Drawing]:
     """Return the figures of some runs by name; a study has a section of comparisons."""
-    rows = {f"{task}, {name}": runs for task, of in cells.items() for name, runs in of.items()}
-    if len(cells) == 1:
-        rows = {name: runs for of in cells.values() for name, runs in of.items()}
-    drawn: dict[str, tuple[str, Callable[[], Figure]]] = {}
+    found = {}
+
+    def add(name: str, title: str, draw: Callable[..., Figure], *arguments: Any) -> None:
+        found[name] = Drawing(f"{name}{end}", title, partial(draw, *arguments))
+
     by_method = {
         task: group((run for runs in of.values() for run in runs), lambda run: run.record.title)
         for task, of in cells.items()
     }
     sizes, axis = find_sizes(by_method, pooled=section is not None)
     if any(sum(map(len, lines.values())) > 1 for lines in sizes.values()):
-        drawn["sizes"] = "Score against size", partial(draw_sizes, sizes, axis)
+        add("sizes", "Score against size", draw_sizes, sizes, axis)
     if section is not None and section.rows:
-        drawn["scores"] = "Dev scores", partial(draw_scores, section, cells)
+        add("scores", "Dev scores", draw_scores, section, cells)
     maps = [
         [replace(each, title=f"{task}: {each.title}") for each in of]
         for task, of in map_heads(cells).items()
     ]
     if maps:
-        drawn["heads"] = f"Heads removed in {', '.join(cells)}", partial(draw_heads, maps)
-    neurons = {name: [run.record.neurons for run in runs] for name, runs in rows.items()}
+        add("heads", f"Heads removed in {', '.join(cells)}", draw_heads, maps)
+    rows = {
+        name if len(cells) == 1 else f"{task}, {name}": runs
+        for task, of in cells.items()
+        for name, runs in of.items()
+    }
     narrow = {
         name: runs
         for name, runs in rows.items()
-        if any(each and each.removed for each in neurons[name])
+        if any(run.record.neurons and run.record.neurons.removed for run in runs)
     }
     if narrow:
-        drawn["widths"] = "Feed-forward neurons left", partial(draw_widths, narrow)
-    searches = {
+        add("widths", "Feed-forward neurons left", draw_widths, narrow)
+    layers = {
         name: [layer for run in runs for layer, _ in run.searched if layer.gains]
         for name, runs in rows.items()
     }
-    searches = {name: layers for name, layers in searches.items() if layers}
+    searches = {name: of for name, of in layers.items() if of}
     if section is not None and searches:
-        drawn["search"] = "Searches", partial(draw_searches, searches)
+        add("search", "Searches", draw_searches, searches)
     elif section is None:
-        for number, (name, layers) in enumerate(searches.items(), 1):
-            by_layer = {f"layer {layer.index}": [layer] for layer in layers}
+        for number, (name, of) in enumerate(searches.items(), 1):
             record = rows[name][0].record
             asked, computed = record.rewards_asked, record.rewards_computed
             title = f"{name}: {asked} rewards requested, {computed} computed"
-            key = "search" if len(rows) == 1 else f"search-{number}"
-            drawn[key] = title, partial(draw_searches, by_layer)
+            by_layer = {f"layer {layer.index}": [layer] for layer in of}
+            add("search" if len(rows) == 1 else f"search-{number}", title, draw_searches, by_layer)
     if cells:
-        drawn["time"] = "Where the time of a run went", partial(draw_times, cells)
-    return {name: Drawing(f"{name}{end}", *found) for name, found in drawn.items()}
+        add("time", "Where the time of a run went", draw_times, cells)
+    return found

@@ -10,63 +10,64 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
+import pandas as pd
 from markupsafe import Markup
 
 from auber.errors import RunError
 from auber.report.analysis import Report, analyse
-from auber.report.answer import Verdict, judge_runs, search_start, verdicts
+from auber.report.answer import Verdict, judge_runs, judge_section, search_start
+from auber.report.drawings import Drawing, draw_part
 from auber.report.figures import write_figure
 from auber.report.head_maps import SHADES, HeadMap, map_heads
-from auber.report.html.drawings import Drawing, draw_part
-from auber.report.html.grids import (
-    Grid,
-    count_origins,
-    list_layers,
-    list_left_out,
-    list_origins,
-    list_runs,
-    list_settings,
-    list_sizes,
-    make_grids,
-    read_speed,
-)
 from auber.report.layers import Run, read_runs, read_sources
 from auber.report.paper_tables import all_tables
 from auber.report.records import count, group, ordered
 from auber.report.results_file import ResultsFile
-from auber.report.runs import Source, is_run, pool
-from auber.report.tables import LONG, WRITERS, Table, is_numeric
+from auber.report.run_tables import (
+    count_origins,
+    list_layers,
+    list_origins,
+    list_runs,
+    list_settings,
+    list_sizes,
+    read_speed,
+)
+from auber.report.runs import pool
+from auber.report.tables import WRITERS, Grid, Table
+from auber.run.files import is_run
 from auber.system.files import write_text
 
 INDEX, FIGURES = "index.html", "figures"
+
+Grids = Mapping[str, Sequence[Grid]]
 
 
 @dataclass(frozen=True)
 class Part:
     """The runs of one model and protocol, or those that stand side by side."""
 
-    end: str  # of anchors
-    place: str  # model and protocol, behind titles
     figures: Mapping[str, Drawing]
     maps: Mapping[str, Sequence[HeadMap]]
-    start: str  # of the searches
-    grids: Mapping[str, Sequence[Grid]] = field(default_factory=dict)
+    start: str  # what the searches started from
+    grids: Grids
     notes: Sequence[str] = ()
+    end: str = ""  # of anchors
+    place: str = ""  # model and protocol, behind titles
 
 
 @dataclass(frozen=True)
 class Page:
-    """The whole page."""
+    """The content of a page."""
 
     title: str
     subtitle: str
     verdicts: Sequence[Verdict]
     parts: Sequence[Part]
-    grids: Mapping[str, Sequence[Grid]]
+    grids: Grids
     notes: Sequence[str] = ()  # saved beside the runs
     legends: Sequence[str] = ()  # of all tables
     report: Report | None = None  # of a study
@@ -83,80 +84,82 @@ def make_page(places: Sequence[str | Path], extras: Sequence[ResultsFile] = ()) 
 
     `extras` are results of other commands to show beside them.
     """
+    speed = [grid for file in extras for grid in read_speed(file)]
     if all(is_run(place) for place in places):
-        return make_run_page(read_runs(places), extras)
-    return make_study_page(*read_sources(places), extras)
+        return make_run_page(read_runs(places), speed)
+    return _make_study_page(places, speed)
 
 
-def make_run_page(runs: Sequence[Run], extras: Sequence[ResultsFile] = ()) -> Page:
+def make_run_page(runs: Sequence[Run], speed: Sequence[Grid] = ()) -> Page:
     """Return everything about some runs side by side."""
-    first = runs[0].record
-    title = f"{len(runs)} runs side by side"
     names = [dict.fromkeys(each) for each in zip(*(run.record.key for run in runs), strict=True)]
     models, protocols, tasks, _, seeds, _ = (", ".join(map(str, each)) for each in names)
     subtitle = f"{models}; {tasks}; protocol {protocols}; seed {seeds}"
-    if len(runs) == 1:
-        title = f"{first.title} on {first.task}"
-        subtitle = f"{first.model}, protocol {first.protocol}, seed {first.seed}"
     cells = {
         task: {run.label: [run] for run in of_task}
         for task, of_task in group(runs, lambda run: run.record.task).items()
     }
-    part = Part("", "", draw_part(cells), map_heads(cells), search_start(runs))
-    every = list_settings({run.label: [run.record] for run in runs})
-    differing = [row for row in every if len({row[run.label] for run in runs}) > 1]
     grids = {
         "scores": [list_runs(runs), *map(list_sizes, runs)],
         "layers": [list_layers(run) for run in runs if run.searched],
-        "speed": [grid for file in extras for grid in read_speed(file)],
-        "settings": [
-            Grid("Settings that differ", differing),
-            Grid("All settings", every, folded=True),
-        ],
+    }
+    part = Part(draw_part(cells), map_heads(cells), search_start(runs), grids)
+    settings = list_settings({run.label: [run.record] for run in runs})
+    differing = settings.cells[settings.cells[[run.label for run in runs]].nunique(axis=1) > 1]
+    page_grids = {
+        "speed": speed,
+        "settings": [Grid("Settings that differ", differing), settings],
         "origins": [list_origins(runs)],
     }
-    return Page(title, subtitle, judge_runs(runs), [part], grids)
+    title = f"{len(runs)} runs side by side"
+    if len(runs) == 1:
+        title = f"{runs[0].record.title} on {tasks}"
+    return Page(title, subtitle, judge_runs(runs), [part], page_grids)
 
 
-def make_study_page(
-    sources: Sequence[Source], runs: Sequence[Run], extras: Sequence[ResultsFile] = ()
-) -> Page:
+def _make_study_page(places: Sequence[str | Path], speed: Sequence[Grid]) -> Page:
     """Return everything about a study, or about runs that are read together."""
-    report = analyse(pool(sources))
+    sources, runs = read_sources(places)
+    source = pool(sources)
+    report = analyse(source)
     tables = all_tables(report)
     by_place = group(runs, lambda run: run.record.key[:2])
     parts = []
     for number, section in enumerate(report.sections, 1):
         place = (section.model, section.protocol)
-        ends = ("", "") if len(report.sections) == 1 else (f"-{number}", f": {', '.join(place)}")
+        own = by_place.get(place, [])
         cells: dict[str, dict[str, list[Run]]] = {}
-        for task, of_task in group(by_place.get(place, ()), lambda run: run.record.task).items():
+        for task, of_task in group(own, lambda run: run.record.task).items():
             by_method = group(of_task, lambda run: run.record.method)
             cells[task] = {method: by_method[method] for method in ordered(by_method)}
-        grids = {table.name: make_grids(table, place) for table in tables}
-        notes = dict.fromkeys(
-            note for table in tables if grids[table.name] for note in table.parts[place].notes
-        )
+        shown = {table.name: table.grids().get(place) for table in tables}
+        grids = {name: [grid.filled._replace(notes=())] for name, grid in shown.items() if grid}
+        notes = dict.fromkeys(note for grid in shown.values() if grid for note in grid.notes)
+        ends = ("", "") if len(report.sections) == 1 else (f"-{number}", f": {', '.join(place)}")
         figures = draw_part(cells, section, ends[0])
-        start = search_start(by_place.get(place, ()))
-        parts.append(Part(*ends, figures, map_heads(cells), start, grids, [*notes]))
-    records = [record for source in sources for record in source.records]
+        parts.append(Part(figures, map_heads(cells), search_start(own), grids, [*notes], *ends))
+    left_out = pd.DataFrame([
+        {"run": run.folder, "reason": run.reason} for run in report.left_out
+    ])  # fmt: skip
     page_grids = {
-        "tasks": make_grids(tables[0]),
-        "speed": [grid for file in extras for grid in read_speed(file)],
-        "runs": [list_runs(runs)._replace(folded=True), list_left_out(report)],
-        "settings": [Grid("All settings", list_settings({"value": records}), folded=True)],
-        "origins": [count_origins(records)],
+        "tasks": [grid.filled for grid in tables[0].grids().values()],
+        "speed": speed,
+        "runs": [
+            list_runs(runs, folded=True),
+            Grid("Runs without a result, in no number here", left_out),
+        ],
+        "settings": [list_settings({"value": source.records})],
+        "origins": [count_origins(source.records)],
     }
     models = sorted({section.model for section in report.sections})
     tasks = sorted({str(row["task"]) for row in report.tasks})
     return Page(
         "What pruning costs and what it buys",
         f"{', '.join(models)}; {', '.join(tasks)}; {count(report.runs, 'finished run')}",
-        verdicts(report),
+        [*map(judge_section, report.sections)],
         parts,
         page_grids,
-        [*dict.fromkeys(note for source in sources for note in source.notes)],
+        source.notes,
         [*dict.fromkeys(note for table in tables for note in table.notes)],
         report,
         tables,
@@ -166,13 +169,13 @@ def make_study_page(
 def render_page(page: Page) -> str:
     """Return the page as one HTML file."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("auber.report.html"),
+        loader=jinja2.PackageLoader("auber.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"column_classes": _column_classes, "base64": _encode}
+    environment.filters["base64"] = _encode
     # Our own files: the style sheet and the script take no text of runs.
     style = Markup(environment.get_template("style.css").render(shades=SHADES))  # nosec B704
     script = Markup(environment.get_template("script.js").render())  # nosec B704
@@ -184,16 +187,6 @@ def render_page(page: Page) -> str:
 
 def _encode(data: str | bytes) -> str:
     return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
-
-
-def _column_classes(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the CSS class of each column."""
-    found = {}
-    for name in rows[0]:
-        cells = [row[name] for row in rows]
-        is_long = max(map(len, cells)) > LONG
-        found[name] = "number" if is_numeric(cells) else "long" if is_long else ""
-    return found
 
 
 def write_page(page: Page, out: Path) -> tuple[Path, ...]:

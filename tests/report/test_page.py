@@ -8,14 +8,11 @@ import re
 import shlex
 from html.parser import HTMLParser
 
-import pandas as pd
 import pytest
 
 from auber.errors import RunError
-from auber.report.html.grids import make_grids
-from auber.report.html.page import make_page, render_page, write_page
-from auber.report.tables import Part, Table
-from tests.report.html.made import HOSTILE, write_ranked, write_searched
+from auber.report.page import make_page, render_page, write_page
+from tests.report.made_runs import HOSTILE, write_ranked, write_searched
 from tests.report.results import write_study
 
 
@@ -146,14 +143,3 @@ def test_a_place_that_cannot_be_written(tmp_path):
     page = make_page([write_searched(tmp_path)])
     with pytest.raises(RunError, match=r"file: cannot be written \(.*\); it must be a folder"):
         write_page(page, tmp_path / "file")
-
-
-def test_a_table_without_its_empty_columns():
-    columns = ("model", "protocol", "task", "careful", "dev", "p")
-    rows = (("m", "seen", "rte", None, 61.25, 0.5), ("m", "seen", "mrpc", None, None, None))
-    parts = {("m", "seen"): Part(None, ("careful",))}
-    data = pd.DataFrame(rows, columns=columns, dtype=object)
-    table = Table("t", "Title", data, ("p",), parts=parts, notes=("read so",))
-    (grid,) = make_grids(table, ("m", "seen"))
-    assert grid.caption == "Title; m, protocol seen"
-    assert grid.rows == [{"task": "rte", "dev": "61.25"}, {"task": "mrpc", "dev": ""}]
