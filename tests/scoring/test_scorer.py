@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from psutil import Process
 
 from auber.data.encoding import EncodedRows
 from auber.errors import ModelError
@@ -270,7 +271,7 @@ def test_a_hundred_thousand_rows_in_little_memory(monkeypatch):
     few = EncodedRows([ids[:2] for ids in some.input_ids], None, some.labels, pad_token_id=1)
     rows = few.select([row % len(few) for row in range(100_000)])
     layer_scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
-    monkeypatch.setattr(scorer, "available_bytes", lambda device: 30 * 2**20)
+    monkeypatch.setattr(scorer, "available_bytes", lambda device: 8 * 2**20)
     cached = []
     for mask in (PruningPlan({1: [2]}), PruningPlan(neurons={1: SOME})):
         found = layer_scorer.score(mask)
@@ -278,9 +279,21 @@ def test_a_hundred_thousand_rows_in_little_memory(monkeypatch):
         assert found == pytest.approx(pruned_score(model, 1, mask, few, "accuracy"), abs=0.001)
         sizes = [each.numel() for chunk in layer_scorer._chunks if chunk.state
                  for each in chunk.state if each is not None]  # fmt: skip
-        assert 2**20 < 4 * sum(sizes) < 30 * 2**20
+        assert 2**20 < 4 * sum(sizes) < 8 * 2**20
         cached.append(sum(chunk.state is not None for chunk in layer_scorer._chunks))
     assert 0 < cached[1] < cached[0] < len(layer_scorer._chunks)
+
+
+def test_the_memory_limit_of_a_container_is_kept(monkeypatch, tmp_path):
+    limit, device, used = tmp_path / "memory.max", torch.device("cpu"), Process().memory_info().rss
+    monkeypatch.setattr(scorer, "_CONTAINER_LIMITS", (limit, tmp_path / "missing"))
+    whole = scorer.available_bytes(device)
+    limit.write_text("max\n")
+    assert scorer.available_bytes(device) == pytest.approx(whole, rel=0.1)
+    limit.write_text(f"{used + 2**26}\n")
+    assert scorer.available_bytes(device) == pytest.approx(2**26, abs=2**23)
+    limit.write_text("1000\n")
+    assert scorer.available_bytes(device) == 0
 
 
 def test_heads_of_an_unusual_size():

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -52,6 +53,13 @@ _MOST_MASKS = 64
 # Share of the free memory that is used; the allocator's rounding, libraries and other processes
 # take the rest.
 _USABLE_MEMORY = 0.8
+
+# Where a container finds its own limit, in either version of control groups. What the system
+# reports as available is the host's.
+_CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 
 # Capturing a graph and emptying the allocator's cache affect all threads: one at a time may.
 _process_lock = threading.Lock()
@@ -390,7 +398,7 @@ def _cast(model: PreTrainedModel, device: torch.device, dtype: torch.dtype) -> P
 
 
 def available_bytes(device: torch.device) -> int:
-    """Return the memory that can still be allocated, within any limit set for this process."""
+    """Return the memory that can still be allocated, within the limit of process or container."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         allocated = torch.cuda.memory_allocated(device)
@@ -399,7 +407,12 @@ def available_bytes(device: torch.device) -> int:
         return max(0, min(free + unused, limit - allocated))
     import psutil
 
-    return int(psutil.virtual_memory().available)
+    rooms = [psutil.virtual_memory().available]
+    for path in _CONTAINER_LIMITS:
+        limit = path.read_text().strip() if path.is_file() else ""
+        if limit.isdigit():  # else it is "max"
+            rooms.append(int(limit) - psutil.Process().memory_info().rss)
+    return max(0, min(rooms))
 
 
 def _bytes_per_pass_token(encoder: Encoder, itemsize: int, scored_tokens: int) -> int:
