@@ -265,6 +265,21 @@ def test_several_masks_share_a_pass(model_type, layer, monkeypatch):
     assert layer_scorer.score_many([]) == []
 
 
+def test_masks_share_a_pass_only_where_it_fits_into_memory(monkeypatch):
+    model, rows = made()
+    tokens = sum(rows.lengths)
+    per_token = scorer._bytes_per_pass_token(encoder_of(model), 4, 0)
+    shared = []
+    for room in (tokens, 2 * tokens, 1000 * tokens):
+        monkeypatch.setattr(
+            scorer, "available_bytes", lambda device, room=room: 2.6 * room * per_token
+        )
+        layer_scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
+        layer_scorer.score(())
+        shared.append(layer_scorer._masks_per_pass())
+    assert shared == [1, 2, 1024 // tokens]
+
+
 def test_a_hundred_thousand_rows_in_little_memory(monkeypatch):
     """Only some rows are cached, of heads' contexts and, as they are wider, of fewer neurons."""
     model, some = made(labels=2)

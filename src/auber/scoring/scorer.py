@@ -192,7 +192,7 @@ class PackedScorer(Scorer):
         scored_tokens = max(self._rows.lengths) if self._layers[0].forms_scores else 0
         per_pass = _bytes_per_pass_token(encoder, itemsize, scored_tokens)
         tokens = max(1, min(self._tokens_per_batch, room // 2 // per_pass))
-        self._room = room - tokens * per_pass
+        self._tokens_per_pass, self._room = tokens, room - tokens * per_pass
         return [Chunk(rows, self._pack(rows)) for rows in cut_rows(self._rows.lengths, tokens)]
 
     def _plan_caches(self, chunks: Sequence[Chunk]) -> None:
@@ -369,7 +369,7 @@ class PackedScorer(Scorer):
             return 1
         batch = self._chunks[0].batch
         tokens = len(batch.lengths) if self._first_only else batch.num_tokens
-        full = _for_device(_FULL_TOKENS, self._hardware.device)
+        full = min(self._tokens_per_pass, _for_device(_FULL_TOKENS, self._hardware.device))
         return max(1, min(_MOST_MASKS, full // tokens))
 
 
