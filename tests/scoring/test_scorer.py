@@ -13,7 +13,7 @@ from auber.errors import ModelError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove, remove_remaining
-from auber.scoring import LayerScorer, scorer
+from auber.scoring import CrossFitPlanScorer, LayerScorer, PlanScorer, scorer
 from auber.scoring.layers import PackedLayer
 from auber.training.evaluation import evaluate_rows, predict
 from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, packed_order, random_kind_rows
@@ -87,7 +87,7 @@ def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -
 
     Head 0 of the layer must be removed already.
     """
-    scorer = LayerScorer(model, layer, rows, metric_of(rows), cpu(), tokens_per_batch=60)
+    scorer = LayerScorer(model, layer, rows, metric_of(rows), cpu())
     masks: list[Any] = [
         mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)
     ]
@@ -106,7 +106,8 @@ def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -
     ],
 )
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer, kind):
+def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer, kind, monkeypatch):
+    monkeypatch.setitem(scorer._BATCH_TOKENS, "cpu", 60)
     model, rows = made(kind, model_type)
     other = (layer + 1) % LAYERS
     remove(model, PruningPlan({other: [2], layer: [0]}, {other: [5], layer: [0, 1, 30]}))
@@ -115,9 +116,12 @@ def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer, k
 
 @pytest.mark.parametrize("tokens_per_batch", [60, 10_000])  # in one batch, masks share a pass
 @pytest.mark.parametrize(("kind", "metric", "labels"), ALL_METRICS)
-def test_the_score_is_the_metric_of_the_pruned_model(kind, metric, labels, tokens_per_batch):
+def test_the_score_is_the_metric_of_the_pruned_model(
+    kind, metric, labels, tokens_per_batch, monkeypatch
+):
+    monkeypatch.setitem(scorer._BATCH_TOKENS, "cpu", tokens_per_batch)
     model, rows = made(kind, labels=labels)
-    layer_scorer = LayerScorer(model, 1, rows, metric, cpu(), tokens_per_batch=tokens_per_batch)
+    layer_scorer = LayerScorer(model, 1, rows, metric, cpu())
     neurons, both = PruningPlan(neurons={1: SOME}), PruningPlan({1: [1]}, {1: SOME})
     for masks in (MASKS, [neurons, PruningPlan()], [both, neurons, *MASKS]):
         expected = [pruned_score(model, 1, removed, rows, metric) for removed in masks]
@@ -126,11 +130,20 @@ def test_the_score_is_the_metric_of_the_pruned_model(kind, metric, labels, token
     assert len(set(expected)) > 1
 
 
-def test_the_model_is_not_changed():
-    model = tiny_model("bert", num_labels=3)
-    before = copy.deepcopy(model.state_dict())
-    LayerScorer(model, 0, random_rows(), "accuracy", cpu()).score((1,))
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda *given: LayerScorer(given[0], 1, *given[1:]),
+        PlanScorer,
+        lambda *given: CrossFitPlanScorer([given[:2]], *given[2:]),
+    ],
+)
+def test_the_model_is_not_changed(make):
+    model, rows = made()
+    before, config = copy.deepcopy(model.state_dict()), model.config.to_dict()
+    make(model, rows, "accuracy", cpu()).score(PruningPlan({1: [1]}, {1: SOME}))
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert model.config.to_dict() == config
 
 
 def test_the_key_identifies_weights_rows_and_metric():
@@ -188,7 +201,7 @@ def test_what_does_not_depend_on_the_mask_is_computed_once(
         monkeypatch.setattr(PackedLayer, name, recorded(name, getattr(PackedLayer, name)))
     model, rows = made(kind, model_type, **changes)
     metric = "accuracy" if kind == "sequence" else METRICS_OF[kind][0]
-    layer_scorer = LayerScorer(model, layer, rows, metric, cpu(), tokens_per_batch=10_000)
+    layer_scorer = LayerScorer(model, layer, rows, metric, cpu())
     layer_scorer.score(())
     numbers = {id(packed): number for number, packed in enumerate(layer_scorer._layers)}
     assert {numbers[packed] for packed, _ in calls} == set(range(LAYERS))

@@ -38,11 +38,10 @@ class PlanScorer(PackedScorer):
         rows: EncodedRows,
         metric: str,
         hardware: Hardware,
-        tokens_per_batch: int | None = None,
         sharing: int = 1,
         identity: str | None = None,
     ) -> None:
-        super().__init__(model, None, rows, metric, hardware, tokens_per_batch, sharing, identity)
+        super().__init__(model, None, rows, metric, hardware, sharing, identity)
 
     def _logits_of(self, plans: Sequence[PruningPlan]) -> Iterator[torch.Tensor]:
         if self.device.type == "cuda":

@@ -114,7 +114,6 @@ class PackedScorer(Scorer):
         rows: EncodedRows,
         metric: str,
         hardware: Hardware,
-        tokens_per_batch: int | None = None,
         sharing: int = 1,
         identity: str | None = None,
     ) -> None:
@@ -122,7 +121,6 @@ class PackedScorer(Scorer):
         encoder = encoder_of(model)
         self._model, self._rows, self._hardware = model, rows, hardware
         self._identity, self._sharing = identity, sharing
-        self._tokens_per_batch = tokens_per_batch or _for_device(_BATCH_TOKENS, hardware.device)
         self._chunks: list[Chunk] | None = None
         self._cached = ""  # the kind of unit whose columns are cached
         self._first, last = self._searched[0], encoder.num_layers - 1
@@ -191,7 +189,8 @@ class PackedScorer(Scorer):
         room = int(_USABLE_MEMORY * available_bytes(self._hardware.device)) // self._sharing
         scored_tokens = max(self._rows.lengths) if self._layers[0].forms_scores else 0
         per_pass = _bytes_per_pass_token(encoder, itemsize, scored_tokens)
-        tokens = max(1, min(self._tokens_per_batch, room // 2 // per_pass))
+        most = _for_device(_BATCH_TOKENS, self._hardware.device)
+        tokens = max(1, min(most, room // 2 // per_pass))
         self._tokens_per_pass, self._room = tokens, room - tokens * per_pass
         return [Chunk(rows, self._pack(rows)) for rows in cut_rows(self._rows.lengths, tokens)]
 
