@@ -229,11 +229,7 @@ class PackedScorer(Scorer):
         for layer in self._layers[: self._first]:
             hidden = layer.finish(layer.context(hidden, chunk.batch), hidden, chunk.batch)
         searched = self._layers[self._first]
-        if self._first_only:
-            context = searched.first_context(hidden, chunk.batch)
-            hidden = hidden[chunk.batch.firsts]
-        else:
-            context = searched.context(hidden, chunk.batch)
+        context, hidden = self._attend(searched, self._first, hidden, chunk.batch)
         state = State(context, hidden, None)
         if self._cached == "neurons":
             below = hidden if searched.mixes_tokens else None
@@ -241,6 +237,14 @@ class PackedScorer(Scorer):
         if chunk.may_cache:
             chunk.state = state
         return state
+
+    def _attend(
+        self, layer: PackedLayer, number: int, hidden: torch.Tensor, batch: PackedBatch
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return a layer's context and its input; of first tokens only if no others are read."""
+        if number == self._encoder.num_layers - 1 and self._last_reads_first:
+            return layer.first_context(hidden, batch), hidden[batch.firsts]
+        return layer.context(hidden, batch), hidden
 
     # --- computed for each score ---------------------------------------------------------------
 
@@ -310,11 +314,7 @@ class PackedScorer(Scorer):
     ) -> torch.Tensor:
         """Return the logits after the layers above the first: (masks, rows or tokens, labels)."""
         for number, layer in enumerate(above, self._first + 1):
-            if number == self._encoder.num_layers - 1 and self._last_reads_first:
-                context = layer.first_context(hidden, batch)
-                hidden = hidden[batch.firsts]
-            else:
-                context = layer.context(hidden, batch)
+            context, hidden = self._attend(layer, number, hidden, batch)
             heads, neurons = (weight_of.get((kind, number)) for kind in KINDS)
             hidden = layer.finish(context, hidden, batch, heads, neurons)
         if self._encoder.reads == "mean":
