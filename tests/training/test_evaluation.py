@@ -101,7 +101,7 @@ def test_out_of_memory_halves_the_batches_and_changes_no_result(kind, caplog):
     logits, scores = predict(model, rows), evaluate_rows(model, rows, metric)
     room = Memory(model, 6 * max(rows.lengths), torch.Tensor.numel, training=False)
     model.train()
-    with caplog.at_level(logging.WARNING, "auber.training.evaluation"):
+    with caplog.at_level(logging.WARNING, "auber.training"):
         torch.testing.assert_close(predict(model, rows), logits, atol=1e-5, rtol=1e-5)
     assert room.refused == [30, 15, 8], "what did not fit is not tried again"
     assert sum(room.ran) == 30

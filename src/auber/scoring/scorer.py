@@ -406,12 +406,12 @@ def available_bytes(device: torch.device) -> int:
         return max(0, min(free + unused, limit - allocated))
     import psutil
 
-    rooms = [psutil.virtual_memory().available]
+    found = int(psutil.virtual_memory().available)
     for path in _CONTAINER_LIMITS:
-        limit = path.read_text().strip() if path.is_file() else ""
-        if limit.isdigit():  # else it is "max"
-            rooms.append(int(limit) - psutil.Process().memory_info().rss)
-    return max(0, min(rooms))
+        text = path.read_text().strip() if path.is_file() else "max"
+        if text != "max":
+            found = min(found, int(text) - psutil.Process().memory_info().rss)
+    return max(0, found)
 
 
 def _bytes_per_pass_token(encoder: Encoder, itemsize: int, scored_tokens: int) -> int:
