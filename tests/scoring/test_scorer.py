@@ -236,7 +236,7 @@ def test_what_does_not_fit_is_computed_again(model_type, layer, kind, monkeypatc
         assert torch.allclose(layer_scorer.logits(mask), expected, atol=1e-5)
     assert len(layer_scorer._chunks) > 1
     assert any(chunk.state is None for chunk in layer_scorer._chunks)
-    assert "reward rows do not fit into memory and are computed anew for each reward" in caplog.text
+    assert "reward rows do not fit into memory and are recomputed for each reward" in caplog.text
 
 
 def test_a_batch_that_runs_out_of_memory_is_halved(monkeypatch, caplog):

@@ -110,7 +110,7 @@ def test_out_of_memory_halves_the_batches_and_changes_no_result(kind, caplog):
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 3
     assert messages[0].startswith("evaluating: out of memory on cpu with 30 rows of ")
-    assert messages[0].endswith(" tokens at a time; goes on with 15 at a time")
+    assert messages[0].endswith(" tokens at a time; continuing with 15 at a time")
     found = evaluate_rows(model, rows, metric)
     assert (found.score, found.rows, found.one_class) == (
         scores.score,

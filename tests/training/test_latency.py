@@ -82,15 +82,15 @@ def test_the_time_of_a_head_is_its_share_of_what_all_of_them_save():
 @pytest.mark.parametrize(
     "ratio", [Ratio(1.05, 0.99, 1.1), Ratio(0.9, 0.8, 0.95), Ratio(1.0, 1.0, 1.0)], ids=str
 )
-def test_nobody_is_paid_by_noise(ratio):
+def test_noise_is_not_rewarded(ratio):
     found = Saving(40, 32, 128, ratio)
     assert found.percent == 0
     assert found.words("cuda").startswith(
-        "a removed head saves no time that can be measured, so none is paid for; 32 rows"
+        "a removed head saves no measurable time, so none is rewarded; 32 rows"
     )
 
 
-def test_rows_that_do_not_fit_are_said(monkeypatch):
+def test_rows_that_do_not_fit_are_an_error(monkeypatch):
     def refuse(*_):
         raise torch.OutOfMemoryError("CUDA out of memory.\nmore")
 

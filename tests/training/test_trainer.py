@@ -118,8 +118,8 @@ def test_a_whole_tuning_in_parts_has_the_same_losses(monkeypatch, caplog):
     assert report.to_json()["micro_batch"] == 4
     messages = [re.sub(r" of \d+ tokens", "", each) for each in warnings_of(caplog)]
     assert messages == [
-        f"tuning: out of memory on cpu with {rows} rows at a time; goes on with {rows // 2} at a "
-        "time, and each step still learns from all the rows of its batch"
+        f"tuning: out of memory on cpu with {rows} rows at a time; continuing with {rows // 2} "
+        "at a time, and each step still learns from all the rows of its batch"
         for rows in (16, 8)
     ]
 
@@ -190,8 +190,8 @@ def test_captured_steps_are_given_up_first(room, ran, monkeypatch, caplog):
     assert memory.ran == ran
     first, *others = warnings_of(caplog)
     assert first == (
-        "tuning: out of memory on cpu with captured steps; goes on with ordinary steps, which are "
-        "several times slower"
+        "tuning: out of memory on cpu with captured steps; continuing with ordinary steps, which "
+        "are several times slower"
     )
     assert len(others) == (room < 11)
 

@@ -142,7 +142,7 @@ class RayWorkers:
                         f"in a row ({reason}); see Ray's logs (memory?), then go on with --resume"
                     ) from error
                 logger.warning(
-                    "the Ray worker of shard %d was lost (%s) and is started anew", shard, reason
+                    "the Ray worker of shard %d was lost (%s) and is being replaced", shard, reason
                 )
                 (self._actors[shard],) = self._start_actors(1)
                 answer = self._request(shard, masks)

@@ -208,8 +208,8 @@ class PackedScorer(Scorer):
         uncached = sum(len(chunk.rows) for chunk in chunks if not chunk.may_cache)
         if uncached:
             logger.warning(
-                "%s: %d of %d reward rows do not fit into memory and are computed anew for "
-                "each reward; reward.max_rows bounds them",
+                "%s: %d of %d reward rows do not fit into memory and are recomputed for "
+                "each reward; lower reward.max_rows to use fewer",
                 self._place, uncached, len(self._rows),
             )  # fmt: skip
 

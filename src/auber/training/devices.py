@@ -86,7 +86,8 @@ def halve_rows(
         )
     fewer = (rows + 1) // 2
     logger.warning(
-        "%s: out of memory on %s with %d rows of %d tokens at a time; goes on with %d at a time%s",
+        "%s: out of memory on %s with %d rows of %d tokens at a time; continuing with %d at a "
+        "time%s",
         where, name, rows, width, fewer, note,
     )  # fmt: skip
     free_memory(device)

@@ -138,8 +138,8 @@ class StepTrainer(Trainer):  # type: ignore[misc]
             )
             return
         logger.warning(
-            "%s: out of memory on %s with captured steps; goes on with ordinary steps, which are "
-            "several times slower",
+            "%s: out of memory on %s with captured steps; continuing with ordinary steps, which "
+            "are several times slower",
             self._stage, device_name(self._device),
         )  # fmt: skip
         self._stop_capturing()
