@@ -137,8 +137,8 @@ def test_a_whole_tuning_in_parts_has_the_same_losses(monkeypatch, caplog):
             4,
             2,
             r"^layer 2: 5 rows of \d+ tokens do not fit into the memory of cpu \(.*\), and batches "
-            "are not halved in a group of processes; start more processes, free some memory, or "
-            "lower max_length$",
+            "are not halved in a group of processes; free some memory, lower max_length or, for a "
+            "tuning, start more processes$",
         ),
     ],
     ids=["one row", "processes"],

@@ -81,8 +81,8 @@ def halve_rows(
     if num_processes() > 1:
         raise error(
             f"{where}: {rows} rows of {width} tokens do not fit into the memory of {name} "
-            f"({reason}), and batches are not halved in a group of processes; start more "
-            "processes, free some memory, or lower max_length"
+            f"({reason}), and batches are not halved in a group of processes; free some "
+            "memory, lower max_length or, for a tuning, start more processes"
         )
     fewer = (rows + 1) // 2
     logger.warning(
