@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-import torch
 
-from auber.errors import ModelError, PlanError
+from auber.errors import PlanError
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
-from auber.scoring import LayerScorer, PlanScorer
+from auber.scoring import PlanScorer
 from auber.scoring.scorer import _BATCH_TOKENS, PackedScorer
 from auber.training.evaluation import evaluate_rows
 from tests.scoring.test_scorer import (
@@ -81,33 +80,6 @@ def test_several_plans_share_a_pass(model_type, monkeypatch):
     logits = PlanScorer(model, rows, "accuracy", cpu())._logits_of(plans)
     for plan, found in zip(plans, logits, strict=True):
         assert_logits_are_those_of_the_pruned(found, model, plan, rows)
-
-
-def test_the_key_is_that_of_a_layer():
-    """It identifies model, rows, metric and precision."""
-    model, rows = made()
-    key = PlanScorer(model, rows, "accuracy", cpu()).key
-    assert key == LayerScorer(model, 0, rows, "accuracy", cpu()).key
-    assert key != PlanScorer(model, rows, "f1", cpu()).key
-
-
-def test_a_batch_that_runs_out_of_memory_is_halved(way, monkeypatch, caplog):
-    model, rows = made()
-    (plan,) = random_plans(1)
-    climb, room = PlanScorer._climb, 6
-
-    def cramped(self, above, hidden, batch, *arguments):
-        if len(batch.lengths) > room:
-            raise torch.OutOfMemoryError("no room")
-        return climb(self, above, hidden, batch, *arguments)
-
-    monkeypatch.setattr(PlanScorer, "_climb", cramped)
-    scorer = PlanScorer(model, rows, "accuracy", cpu())
-    assert_logits_are_those_of_the_pruned(scorer.logits(plan), model, plan, rows)
-    assert "whole model: out of memory, a batch of 23 rows is halved" in caplog.text
-    room = 0
-    with pytest.raises(ModelError, match=r"^whole model: one row of \d+ tokens does not fit into"):
-        scorer.score(plan)
 
 
 @pytest.mark.parametrize(

@@ -130,14 +130,15 @@ def test_the_score_is_the_metric_of_the_pruned_model(
     assert len(set(expected)) > 1
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda *given: LayerScorer(given[0], 1, *given[1:]),
-        PlanScorer,
-        lambda *given: CrossFitPlanScorer([given[:2]], *given[2:]),
-    ],
-)
+def layer_1(*given):
+    return LayerScorer(given[0], 1, *given[1:])
+
+
+def cross_fitted(model, rows, *given):
+    return CrossFitPlanScorer([(model, rows)], *given)
+
+
+@pytest.mark.parametrize("make", [layer_1, PlanScorer, cross_fitted])
 def test_the_model_is_not_changed(make):
     model, rows = made()
     before, config = copy.deepcopy(model.state_dict()), model.config.to_dict()
@@ -156,6 +157,7 @@ def test_the_key_identifies_weights_rows_and_metric():
         LayerScorer(model, 0, rows, "f1", cpu()).key,
     }
     assert len(keys) == 4
+    assert PlanScorer(model, rows, "accuracy", cpu()).key in keys
     assert LayerScorer(copy.deepcopy(model), 0, random_rows(), "accuracy", cpu()).key in keys
 
 
@@ -239,25 +241,26 @@ def test_what_does_not_fit_is_computed_again(model_type, layer, kind, monkeypatc
     assert "reward rows do not fit into memory and are recomputed for each reward" in caplog.text
 
 
-def test_a_batch_that_runs_out_of_memory_is_halved(monkeypatch, caplog):
+@pytest.mark.parametrize(("make", "place"), [(layer_1, "layer 1"), (PlanScorer, "whole model")])
+def test_a_batch_that_runs_out_of_memory_is_halved(make, place, monkeypatch, caplog):
     model, rows = made()
-    expected = LayerScorer(model, 1, rows, "accuracy", cpu()).logits((1,))
-    above, room = LayerScorer._above, 6
+    plan = PruningPlan({1: [1]}, {1: SOME})
+    climb, room = scorer.PackedScorer._climb, 6
 
-    def cramped(self, chunk, *arguments):
-        if len(chunk.rows) > room:
+    def cramped(self, above, hidden, batch, *arguments):
+        if len(batch.lengths) > room:
             raise torch.OutOfMemoryError("no room")
-        return above(self, chunk, *arguments)
+        return climb(self, above, hidden, batch, *arguments)
 
-    monkeypatch.setattr(LayerScorer, "_above", cramped)
-    layer_scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
-    assert torch.allclose(layer_scorer.logits((1,)), expected, atol=1e-5)
-    assert max(len(chunk.rows) for chunk in layer_scorer._chunks) <= 6
-    assert "layer 1: out of memory, a batch of 23 rows is halved" in caplog.text
+    monkeypatch.setattr(scorer.PackedScorer, "_climb", cramped)
+    found = make(model, rows, "accuracy", cpu())
+    assert_logits_are_those_of_the_pruned(found.logits(plan), model, plan, rows)
+    assert max(len(chunk.rows) for chunk in found._chunks) <= 6
+    assert f"{place}: out of memory, a batch of 23 rows is halved" in caplog.text
     room = 0
-    message = r"layer 1: one row of \d+ tokens does not fit into the memory of cpu"
+    message = rf"^{place}: one row of \d+ tokens does not fit into the memory of cpu"
     with pytest.raises(ModelError, match=message):
-        layer_scorer.score((1,))
+        found.score(plan)
 
 
 @pytest.mark.parametrize("layer", range(LAYERS))
