@@ -1,4 +1,6 @@
-"""Scores masks of one layer. Everything that does not depend on the mask is computed only once.
+"""Scores masks of one layer, and plans for the whole model.
+
+Everything that does not depend on the mask is computed only once.
 
 For masks of neurons alone that is the activations of the layer's feed-forward, for others the
 layer's input and each head's context. A score multiplies activations or contexts by the mask and
@@ -31,6 +33,7 @@ from auber.models.checkpoint import weights_digest
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
 from auber.models.plan import PruningPlan
+from auber.models.surgery import remove_remaining
 from auber.scoring.base import KINDS, Mask, MaskScorer, Scorer, Site, place_of
 from auber.scoring.layers import PackedLayer, load_kernels, pack_layers
 from auber.scoring.packing import PackedBatch, cut_rows
@@ -374,6 +377,52 @@ class PackedScorer(Scorer):
 
 class LayerScorer(PackedScorer, MaskScorer):
     """Scores masks of one layer."""
+
+
+class PlanScorer(PackedScorer):
+    """Scores plans for the whole model: heads and neurons of all layers at once.
+
+    A CPU computes with sliced matrices, so that a plan costs what it leaves of a pass. A GPU masks
+    instead, because the shapes of a captured CUDA graph cannot change. Only what the first layer
+    computes before the plan matters is cached.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        rows: EncodedRows,
+        metric: str,
+        hardware: Hardware,
+        sharing: int = 1,
+        identity: str | None = None,
+    ) -> None:
+        super().__init__(model, None, rows, metric, hardware, sharing, identity)
+
+    def _logits_of(self, plans: Sequence[PruningPlan]) -> Iterator[torch.Tensor]:
+        if self.device.type == "cuda":
+            yield from super()._logits_of(plans)
+            return
+        self._prepare("heads")
+        for plan in plans:
+            columns = self._weights([plan], (("heads", 0),))[0].bool()
+            compute = partial(self._sliced, layers=self._slice(plan), columns=columns)
+            yield self._by_chunk(compute)[0]
+
+    def _slice(self, plan: PruningPlan) -> list[PackedLayer]:
+        model = self._encoder.model
+        # The copy shares all parameters; removal replaces them by new ones.
+        twin = copy.deepcopy(model, {id(each): each for each in model.parameters()})
+        remove_remaining(twin, plan)
+        return pack_layers(encoder_of(twin), max(self._rows.lengths), None)
+
+    def _sliced(
+        self, chunk: Chunk, layers: Sequence[PackedLayer], columns: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the logits of a chunk: (1, rows or tokens, labels)."""
+        first, *above = layers
+        state = self._below(chunk)
+        hidden = first.finish(state.inputs[:, columns], state.residual, chunk.batch)
+        return self._climb(above, hidden, chunk.batch, {})
 
 
 def _repeat(tokens: torch.Tensor, times: int) -> torch.Tensor:
