@@ -13,9 +13,8 @@ import gc
 import logging
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,10 +23,10 @@ from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from auber.data.encoding import EncodedRows, part_batch
+from auber.data.encoding import EncodedRows
 from auber.system.distributed import num_processes
 from auber.training.batches import CAPTURE_WIDTH, LengthGroups, RowCollator, cut_batch
-from auber.training.captured_steps import CapturedSteps, ComputeLoss, StepCache
+from auber.training.captured_steps import CapturedSteps, StepCache
 from auber.training.cuda_graphs import Capture, CaptureError, capture_for
 from auber.training.devices import Hardware, device_name, free_memory, halve_rows
 from auber.training.monitor import Monitor, TuningError, TuningSettings
@@ -57,7 +56,8 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._loss_of, self._sampler = _loss_of(kind), sampler
+        # It belongs to no Trainer: cached steps would keep that alive.
+        self._loss_of, self._sampler = OUTPUTS[kind].loss, sampler
         self._capture, self._step_cache = capture, step_cache
         self._stage, self._device = stage, device
         self.last_loss: Tensor | None = None  # of the last step, on the device
@@ -169,19 +169,6 @@ class StepTrainer(Trainer):  # type: ignore[misc]
     def floating_point_ops(self, inputs: dict[str, Tensor]) -> int:
         """Return 0: the Trainer would go through all parameters in each step to count them."""
         return 0
-
-
-@cache
-def _loss_of(kind: str) -> ComputeLoss:
-    """Return the loss function of a task type.
-
-    It is not a method of the Trainer, because cached steps would keep the Trainer alive.
-    """
-
-    def compute_loss(model: Callable[..., Any], inputs: dict[str, Tensor]) -> Tensor:
-        return OUTPUTS[kind].batch_loss(model, *part_batch(inputs))
-
-    return compute_loss
 
 
 def run_trainer(
