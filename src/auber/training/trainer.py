@@ -26,9 +26,10 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from auber.data.encoding import EncodedRows
 from auber.system.distributed import num_processes
 from auber.training.batches import CAPTURE_WIDTH, LengthGroups, RowCollator, cut_batch
-from auber.training.captured_steps import CapturedSteps, StepCache
+from auber.training.captured_steps import CapturedSteps, ComputeLoss, StepCache
 from auber.training.cuda_graphs import Capture, CaptureError, capture_for
 from auber.training.devices import Hardware, device_name, free_memory, halve_rows
+from auber.training.distillation import Teacher
 from auber.training.monitor import Monitor, TuningError, TuningSettings
 from auber.training.outputs import OUTPUTS
 
@@ -47,7 +48,7 @@ class StepTrainer(Trainer):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        kind: str,
+        compute_loss: ComputeLoss,
         sampler: Sampler[int],
         capture: Capture | None,
         step_cache: StepCache,
@@ -56,8 +57,8 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        # It belongs to no Trainer: cached steps would keep that alive.
-        self._loss_of, self._sampler = OUTPUTS[kind].loss, sampler
+        # The loss must not refer to the Trainer: cached steps would keep it alive.
+        self._loss_of, self._sampler = compute_loss, sampler
         self._capture, self._step_cache = capture, step_cache
         self._stage, self._device = stage, device
         self.last_loss: Tensor | None = None  # of the last step, on the device
@@ -179,6 +180,7 @@ def run_trainer(
     seed: int,
     hardware: Hardware,
     step_cache: StepCache,
+    teacher: Teacher | None,
 ) -> tuple[int, int | None]:
     """Train a model in place; return the steps, and the rows run at a time if a batch did not fit.
 
@@ -196,7 +198,7 @@ def run_trainer(
             args=arguments,
             train_dataset=range(len(rows)),  # row indices; the collator knows the rows
             data_collator=RowCollator(rows, CAPTURE_WIDTH if capture else 1),
-            kind=rows.kind,
+            compute_loss=OUTPUTS[rows.kind].loss if teacher is None else teacher.loss_of(rows.kind),
             # Processes share a batch, so their consecutive batches are grouped as one.
             sampler=LengthGroups(rows.lengths, settings.batch_size, arguments.data_seed),
             capture=capture,
