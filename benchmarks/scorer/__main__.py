@@ -143,20 +143,15 @@ def _describe_subject(subject: Subject) -> SubjectRecord:
     encoder = subject.encoder
     return SubjectRecord(
         model=subject.name,
-        family=encoder.family,
         attention=str(subject.model.config._attn_implementation),
         layers=encoder.num_layers,
         heads=encoder.num_heads,
         hidden_size=encoder.hidden_size,
-        intermediate_size=encoder.parts(0).contract.in_features,
         parameters=subject.model.num_parameters(),
         task=subject.task.name,
-        metric=subject.task.metric,
         rows=len(subject.rows),
         tokens=sum(subject.rows.lengths),
         longest=max(subject.rows.lengths),
-        train_rows=len(subject.task.train),
-        seed=subject.config.seed,
     )
 
 

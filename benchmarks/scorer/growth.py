@@ -7,10 +7,7 @@ heads. Layer 0, the most expensive one, is measured.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import replace
-from statistics import linear_regression
 
 from auber.config import Config
 from auber.system.progress import Progress
@@ -46,36 +43,20 @@ def measure_growth(
         "layers": [(number, replace(size, num_layers=number), rows) for number in layer_counts],
         "heads": [(number, replace(size, num_heads=number), rows) for number in head_counts],
     }
-    found = []
-    for axis, some in variants.items():
-        points = []
-        for number, variant, row_count in sorted(some, key=lambda each: each[0]):
-            progress.begin(f"growth: {number} {axis}", limits.repeats)
-            subject = make_subject(variant, shape, row_count, config, hardware)
-            _, prepare_seconds, seconds = time_scorer(subject, "heads", 0, limits)
-            flops = Work.of(subject.encoder, subject.rows.lengths).count_flops(0)
-            points.append(
-                GrowthPoint(
-                    size=number,
-                    milliseconds=1000 * seconds,
-                    prepare_seconds=prepare_seconds,
-                    floor_milliseconds=1000 * flops / flops_per_second,
-                )
-            )
-            progress.end()
-        sizes = [point.size for point in points]
-        found.append(
-            GrowthSeries(
-                axis=axis,
-                exponent=fit_exponent(sizes, [point.milliseconds for point in points]),
-                floor_exponent=fit_exponent(sizes, [point.floor_milliseconds for point in points]),
-                points=tuple(points),
-            )
+
+    def measure(axis: str, number: int, variant: Size, row_count: int) -> GrowthPoint:
+        progress.begin(f"growth: {number} {axis}", limits.repeats)
+        subject = make_subject(variant, shape, row_count, config, hardware)
+        _, record = time_scorer(subject, ("heads", 0), limits)
+        flops = Work.of(subject.encoder, subject.rows.lengths).count_flops(0)
+        progress.end()
+        floor = 1000 * flops / flops_per_second
+        return GrowthPoint(size=number, milliseconds=record.milliseconds, floor_milliseconds=floor)
+
+    return tuple(
+        GrowthSeries(
+            axis=axis,
+            points=tuple(measure(axis, *each) for each in sorted(some, key=lambda each: each[0])),
         )
-    return tuple(found)
-
-
-def fit_exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
-    """Return the power of the size that fits the times best; 1 is linear growth."""
-    logarithms = [[math.log(value) for value in values] for values in (sizes, times)]
-    return linear_regression(*logarithms).slope
+        for axis, some in variants.items()
+    )

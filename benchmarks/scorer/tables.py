@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from statistics import fmean, linear_regression
 from typing import TYPE_CHECKING
 
 import pandas
 
 from benchmarks.common import describe_origin
-from benchmarks.scorer.record import (
-    Bench,
-    GrowthSeries,
-    RewardsRecord,
-    SearchRecord,
-    TimeRecord,
-    TuningRecord,
-)
+from benchmarks.scorer.record import Bench, GrowthSeries, RewardsRecord, TuningRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,48 +44,43 @@ def make_tables(benches: Sequence[Bench]) -> Iterator[tuple[str, pandas.DataFram
     """Yield each table that the results have numbers for, with its title."""
     rewards = [(name_of(bench), bench.rewards) for bench in benches if bench.rewards]
     if rewards:
-        yield "One reward, mean over the searched layers", _rewards_table(rewards)
+        times = [row for name, found in rewards for row in _rewards_rows(name, found)]
+        yield "One reward, mean over the searched layers", pandas.DataFrame(times)
         yield "One reward by searched layer: ms (share of the floor)", _layers_table(rewards)
-        yield "Answers, compared with plain float32", _agreement_table(rewards)
-    tunings = [(name_of(bench), bench.tuning) for bench in benches if bench.tuning]
+        answers = [row for name, found in rewards for row in _agreement_rows(name, found)]
+        yield "Answers, compared with plain float32", pandas.DataFrame(answers)
+    tunings = [_tuning_row(name_of(bench), bench.tuning) for bench in benches if bench.tuning]
     if tunings:
-        yield "Tuning steps per second", _tuning_table(tunings)
+        yield "Tuning steps per second", pandas.DataFrame(tunings)
     for bench in benches:
         if bench.search:
             title = f"Seconds of a whole run: preset {bench.search.preset}, {name_of(bench)}"
-            yield title, _run_table(bench.search)
+            yield title, _run_table(bench.search.seconds)
     for bench in benches:
         if bench.growth:
-            yield f"Growth of a reward of layer 0: {name_of(bench)}", _growth_table(bench.growth)
+            table = pandas.DataFrame(map(_growth_row, bench.growth))
+            yield f"Growth of a reward of layer 0: {name_of(bench)}", table
 
 
-def _rewards_table(found: Sequence[tuple[str, RewardsRecord]]) -> pandas.DataFrame:
-    rows = [
-        {
+def _rewards_rows(name: str, rewards: RewardsRecord) -> Iterator[dict[str, str]]:
+    plain, plain_sorted = rewards.plain.milliseconds, rewards.plain_sorted.milliseconds
+    for masks, group in groupby(rewards.scorers, lambda each: each.masks):
+        found = list(group)
+        milliseconds = fmean(each.milliseconds for each in found)
+        floors = [each.floor_milliseconds for each in found if each.floor_milliseconds is not None]
+        kept = found[0].kept
+        yield {
             "measured": name,
-            "masks": masks,
-            "plain float32, ms": _short(rewards.plain.milliseconds),
-            "plain sorted, ms": _short(rewards.low_precision.milliseconds),
-            "scorer, ms": _short(times.milliseconds),
-            "floor, ms": "-" if floor is None else _short(floor),
-            "times float32": f"{times.ratio:.1f}",
-            "times sorted": f"{times.low_precision_ratio:.1f}",
-            "of the floor": "-" if floor is None else _share(floor / times.milliseconds),
-            "prepare, s": _short(times.prepare_seconds),
+            "masks": masks if kept is None else f"whole model, {100 * kept:.0f} % kept",
+            "plain float32, ms": _short(plain),
+            "plain sorted, ms": _short(plain_sorted),
+            "scorer, ms": _short(milliseconds),
+            "floor, ms": _short(fmean(floors)) if floors else "-",
+            "times float32": f"{plain / milliseconds:.1f}",
+            "times sorted": f"{plain_sorted / milliseconds:.1f}",
+            "of the floor": _share(fmean(floors) / milliseconds) if floors else "-",
+            "prepare, s": _short(sum(each.prepare_seconds for each in found)),
         }
-        for name, rewards in found
-        for masks, times, floor in _kinds(rewards)
-    ]
-    return pandas.DataFrame(rows)
-
-
-def _kinds(rewards: RewardsRecord) -> Iterator[tuple[str, TimeRecord, float | None]]:
-    """Yield the times of each kind of mask, and their floor."""
-    yield "heads", rewards.total, rewards.total.floor_milliseconds
-    if rewards.neurons:
-        yield "neurons", rewards.neurons.total, rewards.neurons.total.floor_milliseconds
-    if rewards.plans:
-        yield f"whole model, {100 * rewards.plans.kept:.0f} % kept", rewards.plans, None
 
 
 def _share(share: float) -> str:
@@ -99,22 +89,24 @@ def _share(share: float) -> str:
 
 
 def _layers_table(found: Sequence[tuple[str, RewardsRecord]]) -> pandas.DataFrame:
-    columns = {
-        name: {
-            layer.layer: f"{_short(layer.milliseconds)} ({100 * layer.floor_share:.0f} %)"
-            for layer in of_kind.layers
-        }
-        for name, rewards in found
-        for name, of_kind in ((name, rewards), (f"{name}, neurons", rewards.neurons))
-        if of_kind
-    }
+    columns: dict[str, dict[int, str]] = {}
+    for name, rewards in found:
+        for each in rewards.scorers:
+            if each.layer is None or each.floor_milliseconds is None:
+                continue
+            title = name if each.masks == "heads" else f"{name}, {each.masks}"
+            share = 100 * each.floor_milliseconds / each.milliseconds
+            cell = f"{_short(each.milliseconds)} ({share:.0f} %)"
+            columns.setdefault(title, {})[each.layer] = cell
     table = pandas.DataFrame(columns).sort_index().fillna("-")
     return table.rename_axis("layer").reset_index()
 
 
-def _agreement_table(found: Sequence[tuple[str, RewardsRecord]]) -> pandas.DataFrame:
-    rows = [
-        {
+def _agreement_rows(name: str, rewards: RewardsRecord) -> Iterator[dict[str, object]]:
+    plain = f"plain sorted, {rewards.plain_sorted.precision}"
+    ways = {plain: rewards.plain_sorted_agreement, "scorer": rewards.scorer_agreement}
+    for way, agreement in ways.items():
+        yield {
             "measured": name,
             "way": way,
             "masks": agreement.masks,
@@ -123,32 +115,20 @@ def _agreement_table(found: Sequence[tuple[str, RewardsRecord]]) -> pandas.DataF
             "largest": f"{100 * agreement.largest_metric_difference:.2f}",
             "largest logit difference": f"{agreement.largest_logit_difference:.2g}",
         }
-        for name, rewards in found
-        for way, agreement in (
-            (f"plain sorted, {rewards.low_precision.precision}", rewards.low_precision_agreement),
-            ("scorer", rewards.scorer_agreement),
-        )
-    ]
-    return pandas.DataFrame(rows)
 
 
-def _tuning_table(found: Sequence[tuple[str, TuningRecord]]) -> pandas.DataFrame:
-    rows = [
-        {
-            "measured": name,
-            "steps": tuning.tune.steps,
-            "batch": tuning.batch_size,
-            "Trainer": _short(tuning.plain.steps_per_second),
-            "auber": _short(tuning.tune.steps_per_second),
-            "times": f"{tuning.ratio:.2f}",
-        }
-        for name, tuning in found
-    ]
-    return pandas.DataFrame(rows)
+def _tuning_row(name: str, tuning: TuningRecord) -> dict[str, object]:
+    return {
+        "measured": name,
+        "steps": tuning.steps,
+        "batch": tuning.batch_size,
+        "Trainer": _short(tuning.steps / tuning.plain_seconds),
+        "auber": _short(tuning.steps / tuning.seconds),
+        "times": f"{tuning.plain_seconds / tuning.seconds:.2f}",
+    }
 
 
-def _run_table(run: SearchRecord) -> pandas.DataFrame:
-    seconds = run.seconds.to_json(drop_none=True)
+def _run_table(seconds: Mapping[str, float]) -> pandas.DataFrame:
     rows = [
         {
             "part": _WORDS.get(part, part),
@@ -161,24 +141,26 @@ def _run_table(run: SearchRecord) -> pandas.DataFrame:
     return pandas.DataFrame(sorted(rows, key=lambda row: row["part"] == "all"))
 
 
-def _growth_table(growth: Sequence[GrowthSeries]) -> pandas.DataFrame:
-    rows = []
-    for series in growth:
-        steps = [
-            (upper.milliseconds - lower.milliseconds) / (upper.size - lower.size)
-            for lower, upper in pairwise(series.points)
-        ]
-        points = (f"{point.size:,}: {_short(point.milliseconds)}" for point in series.points)
-        rows.append(
-            {
-                "of": series.axis,
-                "size: ms": ", ".join(points),
-                "ms for each further one": ", ".join(f"{step:.2g}" for step in steps),
-                "exponent": f"{series.exponent:.2f}",
-                "floor's exponent": f"{series.floor_exponent:.2f}",
-            }
-        )
-    return pandas.DataFrame(rows)
+def _growth_row(series: GrowthSeries) -> dict[str, str]:
+    steps = [
+        (upper.milliseconds - lower.milliseconds) / (upper.size - lower.size)
+        for lower, upper in pairwise(series.points)
+    ]
+    points = (f"{point.size:,}: {_short(point.milliseconds)}" for point in series.points)
+    return {
+        "of": series.axis,
+        "size: ms": ", ".join(points),
+        "ms for each further one": ", ".join(f"{step:.2g}" for step in steps),
+        "exponent": f"{_fit_exponent(series, 'milliseconds'):.2f}",
+        "floor's exponent": f"{_fit_exponent(series, 'floor_milliseconds'):.2f}",
+    }
+
+
+def _fit_exponent(series: GrowthSeries, times: str) -> float:
+    """Return the power of the size that fits the times best; 1 is linear growth."""
+    sizes = [math.log(point.size) for point in series.points]
+    logarithms = [math.log(getattr(point, times)) for point in series.points]
+    return linear_regression(sizes, logarithms).slope
 
 
 def draw_growth(benches: Sequence[Bench]) -> Figure:
@@ -195,7 +177,7 @@ def draw_growth(benches: Sequence[Bench]) -> Figure:
             sizes = [point.size for point in series.points]
             times = [point.milliseconds for point in series.points]
             floor = [point.floor_milliseconds for point in series.points]
-            label = f"{name_of(bench)} (exponent {series.exponent:.2f})"
+            label = f"{name_of(bench)} (exponent {_fit_exponent(series, 'milliseconds'):.2f})"
             (line,) = panel.plot(sizes, times, marker="o", label=label)
             panel.plot(sizes, floor, linestyle=":", color=line.get_color(), label="floor")
         panel.set(xscale="log", yscale="log", title=f"ms per reward by {axis}", xlabel=axis)

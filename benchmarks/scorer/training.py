@@ -23,7 +23,7 @@ from auber.system.progress import Progress
 from auber.training.devices import Hardware
 from auber.training.tuning import tune
 from benchmarks.scorer.floor import timed
-from benchmarks.scorer.record import SearchRecord, SearchSeconds, TuningRecord, TuningSide
+from benchmarks.scorer.record import SearchRecord, TuningRecord
 from benchmarks.scorer.subjects import Subject
 
 if TYPE_CHECKING:
@@ -47,15 +47,16 @@ def compare_tunings(subject: Subject, steps: int, progress: Progress) -> TuningR
         return tune(model, some, chosen, stage="tuning", progress=progress, **given).steps
 
     progress.begin("plain Trainer", 0)
-    plain = _time(subject, partial(train_plainly, **given), rows, settings)
+    plain_steps, plain_seconds = _time(subject, partial(train_plainly, **given), rows, settings)
     progress.end()
-    ours = _time(subject, tune_here, rows, settings)
+    our_steps, our_seconds = _time(subject, tune_here, rows, settings)
+    assert plain_steps == our_steps, "the same batches and epochs"
     return TuningRecord(
         batch_size=settings.batch_size,
         rows=len(rows),
-        plain=plain,
-        tune=ours,
-        ratio=ours.steps_per_second / plain.steps_per_second,
+        steps=our_steps,
+        plain_seconds=plain_seconds,
+        seconds=our_seconds,
     )
 
 
@@ -94,12 +95,14 @@ def train_plainly(
         return int(trainer.state.global_step)
 
 
-def _time(subject: Subject, way: _Tune, rows: EncodedRows, settings: LayerTuning) -> TuningSide:
+def _time(
+    subject: Subject, way: _Tune, rows: EncodedRows, settings: LayerTuning
+) -> tuple[int, float]:
+    """Return the steps and the seconds of a tuning, after a warm-up."""
     few = rows.select(range(min(len(rows), _WARM_UP_STEPS * settings.batch_size)))
     way(copy.deepcopy(subject.model), few, settings.model_copy(update={"epochs": 1}))
     model = copy.deepcopy(subject.model)
-    steps, seconds = timed(lambda: way(model, rows, settings), subject.hardware.device)
-    return TuningSide(steps=steps, seconds=seconds, steps_per_second=steps / seconds)
+    return timed(lambda: way(model, rows, settings), subject.hardware.device)
 
 
 def measure_run(subject: Subject, preset: str, progress: Progress) -> SearchRecord:
@@ -121,18 +124,15 @@ def measure_run(subject: Subject, preset: str, progress: Progress) -> SearchReco
         ),
         subject.hardware.device,
     )
-    cost, heads = pruned.result["cost"], pruned.result["heads"]
-    parts = dict.fromkeys((part.work for part in TIME_PARTS.values()), 0.0)
+    cost = pruned.result["cost"]
+    seconds = dict.fromkeys((part.work for part in TIME_PARTS.values()), 0.0)
     for name, part in TIME_PARTS.items():
-        parts[part.work] += cost["seconds"].get(name, 0.0)
+        seconds[part.work] += cost["seconds"].get(name, 0.0)
+    rest = total - sum(seconds.values())
     return SearchRecord(
         preset=preset,
         protocol=pruned.result["protocol"],
-        episodes=subject.config.agent.episodes,
-        rewards_asked=cost["rewards_asked"],
         rewards_computed=cost["rewards_computed"],
         tuning_steps=cost["tuning_steps"] + cost.get("scout_steps", 0),
-        heads_removed=heads["removed"],
-        heads=heads["total"],
-        seconds=SearchSeconds(**parts, rest=total - sum(parts.values()), total=total),
+        seconds={**seconds, "rest": rest, "total": total},
     )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import random
 
 import pytest
-import torch
 
-from auber.errors import ModelError, PlanError
+from auber.errors import PlanError
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
-from auber.scoring import LayerScorer, PlanScorer
-from auber.scoring.scorer import PackedScorer
+from auber.scoring import PlanScorer
+from auber.scoring.scorer import _BATCH_TOKENS, PackedScorer
 from auber.training.evaluation import evaluate_rows
 from tests.scoring.test_scorer import (
     ALL_METRICS,
@@ -20,10 +18,9 @@ from tests.scoring.test_scorer import (
     made,
     metric_of,
     pruned_model,
-    random_rows,
 )
 from tests.small import cpu
-from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, NEURONS, tiny_model
+from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, NEURONS
 
 
 @pytest.fixture(params=["slices", "masks"])
@@ -52,11 +49,12 @@ def random_plans(count, kinds=("heads", "neurons"), seed=0):
 
 @pytest.mark.parametrize("kind", ["sequence", "tokens"])
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_every_plan_predicts_what_the_pruned_model_predicts(model_type, kind, way):
+def test_every_plan_predicts_what_the_pruned_model_predicts(model_type, kind, way, monkeypatch):
+    monkeypatch.setitem(_BATCH_TOKENS, "cpu", 60)
     model, rows = made(kind, model_type)
     # Plans may name these again.
     remove(model, PruningPlan({0: [1], 2: [1, 2]}, {0: [5, 6], 1: [40]}))
-    scorer = PlanScorer(model, rows, metric_of(rows), cpu(), tokens_per_batch=60)
+    scorer = PlanScorer(model, rows, metric_of(rows), cpu())
     plans = [PruningPlan(), *random_plans(2)]
     plans += [*random_plans(1, ["heads"]), *random_plans(1, ["neurons"])]
     for plan in plans:
@@ -82,41 +80,6 @@ def test_several_plans_share_a_pass(model_type, monkeypatch):
     logits = PlanScorer(model, rows, "accuracy", cpu())._logits_of(plans)
     for plan, found in zip(plans, logits, strict=True):
         assert_logits_are_those_of_the_pruned(found, model, plan, rows)
-
-
-def test_the_model_is_not_changed(way):
-    model = tiny_model("bert", num_labels=3)
-    before, config = copy.deepcopy(model.state_dict()), model.config.to_dict()
-    PlanScorer(model, random_rows(), "accuracy", cpu()).score_many(random_plans(2))
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    assert model.config.to_dict() == config
-
-
-def test_the_key_is_that_of_a_layer():
-    """It identifies model, rows, metric and precision."""
-    model, rows = made()
-    key = PlanScorer(model, rows, "accuracy", cpu()).key
-    assert key == LayerScorer(model, 0, rows, "accuracy", cpu()).key
-    assert key != PlanScorer(model, rows, "f1", cpu()).key
-
-
-def test_a_batch_that_runs_out_of_memory_is_halved(way, monkeypatch, caplog):
-    model, rows = made()
-    (plan,) = random_plans(1)
-    climb, room = PlanScorer._climb, 6
-
-    def cramped(self, above, hidden, batch, *arguments):
-        if len(batch.lengths) > room:
-            raise torch.OutOfMemoryError("no room")
-        return climb(self, above, hidden, batch, *arguments)
-
-    monkeypatch.setattr(PlanScorer, "_climb", cramped)
-    scorer = PlanScorer(model, rows, "accuracy", cpu())
-    assert_logits_are_those_of_the_pruned(scorer.logits(plan), model, plan, rows)
-    assert "whole model: out of memory, a batch of 23 rows is halved" in caplog.text
-    room = 0
-    with pytest.raises(ModelError, match=r"^whole model: one row of \d+ tokens does not fit into"):
-        scorer.score(plan)
 
 
 @pytest.mark.parametrize(

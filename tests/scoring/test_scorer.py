@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from psutil import Process
 
 from auber.data.encoding import EncodedRows
 from auber.errors import ModelError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove, remove_remaining
-from auber.scoring import LayerScorer, scorer
+from auber.scoring import CrossFitPlanScorer, LayerScorer, PlanScorer, scorer
 from auber.scoring.layers import PackedLayer
 from auber.training.evaluation import evaluate_rows, predict
 from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, packed_order, random_kind_rows
@@ -86,7 +87,7 @@ def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -
 
     Head 0 of the layer must be removed already.
     """
-    scorer = LayerScorer(model, layer, rows, metric_of(rows), cpu(), tokens_per_batch=60)
+    scorer = LayerScorer(model, layer, rows, metric_of(rows), cpu())
     masks: list[Any] = [
         mask for size in range(HEADS - 1) for mask in itertools.combinations(range(1, HEADS), size)
     ]
@@ -105,7 +106,8 @@ def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -
     ],
 )
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer, kind):
+def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer, kind, monkeypatch):
+    monkeypatch.setitem(scorer._BATCH_TOKENS, "cpu", 60)
     model, rows = made(kind, model_type)
     other = (layer + 1) % LAYERS
     remove(model, PruningPlan({other: [2], layer: [0]}, {other: [5], layer: [0, 1, 30]}))
@@ -114,9 +116,12 @@ def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer, k
 
 @pytest.mark.parametrize("tokens_per_batch", [60, 10_000])  # in one batch, masks share a pass
 @pytest.mark.parametrize(("kind", "metric", "labels"), ALL_METRICS)
-def test_the_score_is_the_metric_of_the_pruned_model(kind, metric, labels, tokens_per_batch):
+def test_the_score_is_the_metric_of_the_pruned_model(
+    kind, metric, labels, tokens_per_batch, monkeypatch
+):
+    monkeypatch.setitem(scorer._BATCH_TOKENS, "cpu", tokens_per_batch)
     model, rows = made(kind, labels=labels)
-    layer_scorer = LayerScorer(model, 1, rows, metric, cpu(), tokens_per_batch=tokens_per_batch)
+    layer_scorer = LayerScorer(model, 1, rows, metric, cpu())
     neurons, both = PruningPlan(neurons={1: SOME}), PruningPlan({1: [1]}, {1: SOME})
     for masks in (MASKS, [neurons, PruningPlan()], [both, neurons, *MASKS]):
         expected = [pruned_score(model, 1, removed, rows, metric) for removed in masks]
@@ -125,11 +130,21 @@ def test_the_score_is_the_metric_of_the_pruned_model(kind, metric, labels, token
     assert len(set(expected)) > 1
 
 
-def test_the_model_is_not_changed():
-    model = tiny_model("bert", num_labels=3)
-    before = copy.deepcopy(model.state_dict())
-    LayerScorer(model, 0, random_rows(), "accuracy", cpu()).score((1,))
+def layer_1(*given):
+    return LayerScorer(given[0], 1, *given[1:])
+
+
+def cross_fitted(model, rows, *given):
+    return CrossFitPlanScorer([(model, rows)], *given)
+
+
+@pytest.mark.parametrize("make", [layer_1, PlanScorer, cross_fitted])
+def test_the_model_is_not_changed(make):
+    model, rows = made()
+    before, config = copy.deepcopy(model.state_dict()), model.config.to_dict()
+    make(model, rows, "accuracy", cpu()).score(PruningPlan({1: [1]}, {1: SOME}))
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert model.config.to_dict() == config
 
 
 def test_the_key_identifies_weights_rows_and_metric():
@@ -142,6 +157,7 @@ def test_the_key_identifies_weights_rows_and_metric():
         LayerScorer(model, 0, rows, "f1", cpu()).key,
     }
     assert len(keys) == 4
+    assert PlanScorer(model, rows, "accuracy", cpu()).key in keys
     assert LayerScorer(copy.deepcopy(model), 0, random_rows(), "accuracy", cpu()).key in keys
 
 
@@ -187,7 +203,7 @@ def test_what_does_not_depend_on_the_mask_is_computed_once(
         monkeypatch.setattr(PackedLayer, name, recorded(name, getattr(PackedLayer, name)))
     model, rows = made(kind, model_type, **changes)
     metric = "accuracy" if kind == "sequence" else METRICS_OF[kind][0]
-    layer_scorer = LayerScorer(model, layer, rows, metric, cpu(), tokens_per_batch=10_000)
+    layer_scorer = LayerScorer(model, layer, rows, metric, cpu())
     layer_scorer.score(())
     numbers = {id(packed): number for number, packed in enumerate(layer_scorer._layers)}
     assert {numbers[packed] for packed, _ in calls} == set(range(LAYERS))
@@ -222,28 +238,29 @@ def test_what_does_not_fit_is_computed_again(model_type, layer, kind, monkeypatc
         assert torch.allclose(layer_scorer.logits(mask), expected, atol=1e-5)
     assert len(layer_scorer._chunks) > 1
     assert any(chunk.state is None for chunk in layer_scorer._chunks)
-    assert "reward rows do not fit into memory and are computed anew for each reward" in caplog.text
+    assert "reward rows do not fit into memory and are recomputed for each reward" in caplog.text
 
 
-def test_a_batch_that_runs_out_of_memory_is_halved(monkeypatch, caplog):
+@pytest.mark.parametrize(("make", "place"), [(layer_1, "layer 1"), (PlanScorer, "whole model")])
+def test_a_batch_that_runs_out_of_memory_is_halved(make, place, monkeypatch, caplog):
     model, rows = made()
-    expected = LayerScorer(model, 1, rows, "accuracy", cpu()).logits((1,))
-    above, room = LayerScorer._above, 6
+    plan = PruningPlan({1: [1]}, {1: SOME})
+    climb, room = scorer.PackedScorer._climb, 6
 
-    def cramped(self, chunk, *arguments):
-        if len(chunk.rows) > room:
+    def cramped(self, above, hidden, batch, *arguments):
+        if len(batch.lengths) > room:
             raise torch.OutOfMemoryError("no room")
-        return above(self, chunk, *arguments)
+        return climb(self, above, hidden, batch, *arguments)
 
-    monkeypatch.setattr(LayerScorer, "_above", cramped)
-    layer_scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
-    assert torch.allclose(layer_scorer.logits((1,)), expected, atol=1e-5)
-    assert max(len(chunk.rows) for chunk in layer_scorer._chunks) <= 6
-    assert "layer 1: out of memory, a batch of 23 rows is halved" in caplog.text
+    monkeypatch.setattr(scorer.PackedScorer, "_climb", cramped)
+    found = make(model, rows, "accuracy", cpu())
+    assert_logits_are_those_of_the_pruned(found.logits(plan), model, plan, rows)
+    assert max(len(chunk.rows) for chunk in found._chunks) <= 6
+    assert f"{place}: out of memory, a batch of 23 rows is halved" in caplog.text
     room = 0
-    message = r"layer 1: one row of \d+ tokens does not fit into the memory of cpu"
+    message = rf"^{place}: one row of \d+ tokens does not fit into the memory of cpu"
     with pytest.raises(ModelError, match=message):
-        layer_scorer.score((1,))
+        found.score(plan)
 
 
 @pytest.mark.parametrize("layer", range(LAYERS))
@@ -264,13 +281,28 @@ def test_several_masks_share_a_pass(model_type, layer, monkeypatch):
     assert layer_scorer.score_many([]) == []
 
 
+def test_masks_share_a_pass_only_where_it_fits_into_memory(monkeypatch):
+    model, rows = made()
+    tokens = sum(rows.lengths)
+    per_token = scorer._bytes_per_pass_token(encoder_of(model), 4, 0)
+    shared = []
+    for room in (tokens, 2 * tokens, 1000 * tokens):
+        monkeypatch.setattr(
+            scorer, "available_bytes", lambda device, room=room: 2.6 * room * per_token
+        )
+        layer_scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
+        layer_scorer.score(())
+        shared.append(layer_scorer._masks_per_pass())
+    assert shared == [1, 2, 1024 // tokens]
+
+
 def test_a_hundred_thousand_rows_in_little_memory(monkeypatch):
     """Only some rows are cached, of heads' contexts and, as they are wider, of fewer neurons."""
     model, some = made(labels=2)
     few = EncodedRows([ids[:2] for ids in some.input_ids], None, some.labels, pad_token_id=1)
     rows = few.select([row % len(few) for row in range(100_000)])
     layer_scorer = LayerScorer(model, 1, rows, "accuracy", cpu())
-    monkeypatch.setattr(scorer, "available_bytes", lambda device: 30 * 2**20)
+    monkeypatch.setattr(scorer, "available_bytes", lambda device: 8 * 2**20)
     cached = []
     for mask in (PruningPlan({1: [2]}), PruningPlan(neurons={1: SOME})):
         found = layer_scorer.score(mask)
@@ -278,9 +310,21 @@ def test_a_hundred_thousand_rows_in_little_memory(monkeypatch):
         assert found == pytest.approx(pruned_score(model, 1, mask, few, "accuracy"), abs=0.001)
         sizes = [each.numel() for chunk in layer_scorer._chunks if chunk.state
                  for each in chunk.state if each is not None]  # fmt: skip
-        assert 2**20 < 4 * sum(sizes) < 30 * 2**20
+        assert 2**20 < 4 * sum(sizes) < 8 * 2**20
         cached.append(sum(chunk.state is not None for chunk in layer_scorer._chunks))
     assert 0 < cached[1] < cached[0] < len(layer_scorer._chunks)
+
+
+def test_the_memory_limit_of_a_container_is_kept(monkeypatch, tmp_path):
+    limit, device, used = tmp_path / "memory.max", torch.device("cpu"), Process().memory_info().rss
+    monkeypatch.setattr(scorer, "_CONTAINER_LIMITS", (limit, tmp_path / "missing"))
+    whole = scorer.available_bytes(device)
+    limit.write_text("max\n")
+    assert scorer.available_bytes(device) == pytest.approx(whole, rel=0.1)
+    limit.write_text(f"{used + 2**26}\n")
+    assert scorer.available_bytes(device) == pytest.approx(2**26, abs=2**23)
+    limit.write_text("1000\n")
+    assert scorer.available_bytes(device) == 0
 
 
 def test_heads_of_an_unusual_size():

@@ -209,7 +209,7 @@ def test_ray_workers_of_which_one_is_killed_give_the_plan_on_one(
         for record in caplog.records
         if record.name == "auber.scoring.ray_shards"
     ]
-    assert ours == ["the Ray worker of shard 1 was lost (ActorDiedError) and is started anew"]
+    assert ours == ["the Ray worker of shard 1 was lost (ActorDiedError) and is being replaced"]
     assert not ray.is_initialized(), "the cluster that was started for the run ends with it"
 
 

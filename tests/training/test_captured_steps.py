@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from auber.config import FirstTuning, Teaching
-from auber.data.encoding import part_batch
 from auber.metrics.tags import NO_TAG
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
@@ -91,10 +90,7 @@ def test_a_batch_with_nothing_to_learn_from_has_no_loss(kind):
         empty = [row for row in range(len(rows)) if rows[row]["start_positions"] < 0]
     model = tiny_model(kind=kind, num_labels=num_labels(kind))
 
-    def compute_loss(call, inputs):
-        return OUTPUTS[kind].batch_loss(call, *part_batch(inputs))
-
-    steps = CapturedSteps(model, compute_loss, 1.0, Repeater())
+    steps = CapturedSteps(model, OUTPUTS[kind].loss, 1.0, Repeater())
     assert steps(RowCollator(rows)(empty)).item() == 0
     assert all(not parameter.grad.any() for parameter in model.parameters())
 

@@ -101,7 +101,7 @@ def test_out_of_memory_halves_the_batches_and_changes_no_result(kind, caplog):
     logits, scores = predict(model, rows), evaluate_rows(model, rows, metric)
     room = Memory(model, 6 * max(rows.lengths), torch.Tensor.numel, training=False)
     model.train()
-    with caplog.at_level(logging.WARNING, "auber.training.evaluation"):
+    with caplog.at_level(logging.WARNING, "auber.training"):
         torch.testing.assert_close(predict(model, rows), logits, atol=1e-5, rtol=1e-5)
     assert room.refused == [30, 15, 8], "what did not fit is not tried again"
     assert sum(room.ran) == 30
@@ -110,7 +110,7 @@ def test_out_of_memory_halves_the_batches_and_changes_no_result(kind, caplog):
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 3
     assert messages[0].startswith("evaluating: out of memory on cpu with 30 rows of ")
-    assert messages[0].endswith(" tokens at a time; goes on with 15 at a time")
+    assert messages[0].endswith(" tokens at a time; continuing with 15 at a time")
     found = evaluate_rows(model, rows, metric)
     assert (found.score, found.rows, found.one_class) == (
         scores.score,

@@ -59,19 +59,13 @@ def test_calls_take_turns():
 
 
 @pytest.mark.parametrize(
-    ("ratio", "words", "short"),
-    [
-        (Ratio(1.2, 1.1, 1.3), "1.20 times as fast (95 % interval 1.10 to 1.30)",
-         "1.20 (1.10 to 1.30)"),
-        (Ratio(0.8, 0.7, 0.9), "0.80 times as fast (95 % interval 0.70 to 0.90)",
-         "0.80 (0.70 to 0.90)"),
-        (Ratio(1.02, 1.0, 1.3), "1.02 times as fast (95 % interval 1.00 to 1.30): not significant",
-         "1.02 (1.00 to 1.30): not significant"),
-    ],
-)  # fmt: skip
-def test_words(ratio, words, short):
-    assert verdict(ratio) == words
-    assert brief(ratio) == short
+    ("low", "high", "is_significant"), [(1.1, 1.3, True), (0.7, 0.9, True), (1.0, 1.3, False)]
+)
+def test_a_ratio_is_always_given_with_its_interval(low, high, is_significant):
+    for text in (brief(Ratio(1.2, low, high)), verdict(Ratio(1.2, low, high))):
+        assert text.startswith("1.20 ")
+        assert f"{low:.2f} to {high:.2f})" in text
+        assert ("not significant" in text) != is_significant
 
 
 def test_the_time_is_bounded_but_the_fewest_rounds_are_made(clock):

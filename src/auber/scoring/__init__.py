@@ -1,16 +1,14 @@
 """The scorers: they map masks to the metric on the reward set, as fast as possible.
 
 `packing` packs the rows without padding, `layers` computes on packed tokens, `kernels` has the GPU
-kernels, and `scorer` puts them together for masks of one layer, `plans` for those of the whole
-model. `sharded` and `ray_shards` spread the rows over devices or
+kernels, and `scorer` puts them together. `sharded` and `ray_shards` spread the rows over devices or
 Ray workers. `crossfit` scores each row with the fold model that was trained without it. `base` is
 what all scorers share.
 """
 
 from auber.scoring.base import Mask, MaskScorer, check_caution, standard_errors
 from auber.scoring.crossfit import CrossFitPlanScorer, CrossFitScorer, Fold
-from auber.scoring.plans import PlanScorer
-from auber.scoring.scorer import VERSION, LayerScorer
+from auber.scoring.scorer import VERSION, LayerScorer, PlanScorer
 from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, open_workers
 
 __all__ = [

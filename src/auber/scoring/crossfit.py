@@ -25,8 +25,7 @@ from auber.errors import ModelError, TaskError
 from auber.metrics.task_metrics import settle
 from auber.models.plan import PruningPlan
 from auber.scoring.base import MaskScorer, Scorer, place_of, present_units
-from auber.scoring.plans import PlanScorer
-from auber.scoring.scorer import LayerScorer
+from auber.scoring.scorer import LayerScorer, PlanScorer
 from auber.training.devices import Hardware
 
 if TYPE_CHECKING:

@@ -15,12 +15,11 @@ from __future__ import annotations
 import copy
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from auber.data.encoding import EncodedRows
 from auber.errors import AuberError, ConfigError, RunError
 from auber.models.plan import PruningPlan
 from auber.scoring.scorer import LayerScorer
@@ -30,7 +29,6 @@ from auber.training.devices import Hardware
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +47,8 @@ class RayWorkers:
         self._resources = {"num_cpus": num_cpus, "num_gpus": 1 if on_gpu else 0}
         self._connected = False
         self._assignment: Assignment | None = None
-        self._actors: list[Any] = []  # by shard, like the next two
-        self._arguments: list[tuple[Any, ...]] = []  # of `_Shard.load`; large ones in Ray's store
-        self._loaded: list[Any] = []  # references to the results of `load`
+        self._actors: list[Any] = []  # by shard
+        self._arguments: list[list[Any]] = []  # of each shard's scorer; large ones in Ray's store
 
     def statistics(
         self, assignment: Assignment, masks: Sequence[PruningPlan]
@@ -59,7 +56,7 @@ class RayWorkers:
         """Return each shard's statistics of each mask, on the CPU."""
         if not self._actors:
             self._connect()
-            self._actors = [self._start_actor() for _ in range(self.num_shards)]
+            self._actors = self._start_actors(self.num_shards)
         if assignment is not self._assignment:
             self._assign(assignment)
         answers = [self._request(shard, masks) for shard in range(self.num_shards)]
@@ -72,7 +69,7 @@ class RayWorkers:
         """End the workers, and the connection if it was made for them."""
         for actor in self._actors:
             self._ray.kill(actor)
-        self._actors, self._arguments, self._loaded, self._assignment = [], [], [], None
+        self._actors, self._assignment = [], None
         if self._connected:
             self._ray.shutdown()
             self._connected = False
@@ -91,13 +88,25 @@ class RayWorkers:
                     f"({here}), found {self.num_shards}; lower it"
                 )
 
-    def _start_actor(self) -> Any:
+    def _start_actors(self, count: int) -> list[Any]:
+        """Return new workers, which run."""
         # Ray's own restarts would lose the rows. SPREAD: use the memory and cores of all machines.
-        actor = self._ray.remote(_Shard).options(
+        start = self._ray.remote(_Shard).options(
             **self._resources, max_restarts=0, scheduling_strategy="SPREAD"
         )
         hardware = self._hardware
-        return actor.remote(hardware.device.type, hardware.precision, hardware.threads)
+        arguments = hardware.device.type, hardware.precision, hardware.threads
+        actors = [start.remote(*arguments) for _ in range(count)]
+        running = [actor.__ray_ready__.remote() for actor in actors]
+        _, waiting = self._ray.wait(running, num_returns=count, timeout=_PATIENCE)
+        if waiting:
+            wanted = f"{self._resources['num_cpus']} CPUs and {self._resources['num_gpus']} GPUs"
+            raise RunError(
+                f"reward.shards: {len(waiting)} of {self.num_shards} Ray workers found no node "
+                f"with {wanted} free in {_PATIENCE:g} s; lower reward.shards or threads, or add "
+                "nodes, and go on with --resume"
+            )
+        return actors
 
     def _assign(self, assignment: Assignment) -> None:
         """Send each shard its rows, and all of them one copy of the model."""
@@ -107,30 +116,12 @@ class RayWorkers:
         # at worst all shards are on one machine
         sharing = 1 if self._resources["num_gpus"] else self.num_shards
         self._arguments = [
-            (model, layer, self._ray.put(part), metric, sharing) for part in assignment.parts
+            [model, layer, self._ray.put(part), metric, sharing] for part in assignment.parts
         ]
-        self._loaded = [None] * self.num_shards
-        self._load(range(self.num_shards))
         self._assignment = assignment
 
-    def _load(self, shards: Iterable[int]) -> None:
-        """Let some shards load their arguments, and wait until they run."""
-        shards = list(shards)
-        for shard in shards:
-            self._loaded[shard] = self._actors[shard].load.remote(*self._arguments[shard])
-        loaded = [self._loaded[shard] for shard in shards]
-        _, waiting = self._ray.wait(loaded, num_returns=len(shards), timeout=_PATIENCE)
-        if waiting:
-            wanted = f"{self._resources['num_cpus']} CPUs and {self._resources['num_gpus']} GPUs"
-            raise RunError(
-                f"reward.shards: {len(waiting)} of {self.num_shards} Ray workers found no node "
-                f"with {wanted} free in {_PATIENCE:g} s; lower reward.shards or threads, or add "
-                "nodes, and go on with --resume"
-            )
-
     def _request(self, shard: int, masks: Sequence[PruningPlan]) -> Any:
-        # With the result of `load` as an argument, an error there becomes the error here.
-        return self._actors[shard].statistics.remote(self._loaded[shard], masks)
+        return self._actors[shard].statistics.remote(self._arguments[shard], masks)
 
     def _receive(self, shard: int, answer: Any, masks: Sequence[PruningPlan]) -> NDArray[Any]:
         """Return a shard's answer, from a new worker if the old one is lost."""
@@ -151,10 +142,9 @@ class RayWorkers:
                         f"in a row ({reason}); see Ray's logs (memory?), then go on with --resume"
                     ) from error
                 logger.warning(
-                    "the Ray worker of shard %d was lost (%s) and is started anew", shard, reason
+                    "the Ray worker of shard %d was lost (%s) and is being replaced", shard, reason
                 )
-                self._actors[shard] = self._start_actor()
-                self._load([shard])
+                (self._actors[shard],) = self._start_actors(1)
                 answer = self._request(shard, masks)
         raise AssertionError("the last attempt returns or raises")
 
@@ -166,15 +156,18 @@ class _Shard:
         torch.set_num_threads(threads)
         device = torch.device("cuda", 0) if device_type == "cuda" else torch.device(device_type)
         self._hardware = Hardware(device, precision, threads)
-        self._scorer: LayerScorer | None = None
+        self._arguments: list[Any] = []
 
-    def load(
-        self, model: PreTrainedModel, layer: int, rows: EncodedRows, metric: str, sharing: int
-    ) -> None:
-        """Use another layer or other rows."""
-        self._scorer = LayerScorer(model, layer, rows, metric, self._hardware, sharing=sharing)
+    def statistics(self, arguments: list[Any], masks: Sequence[PruningPlan]) -> NDArray[Any]:
+        """Return the statistics for each mask, (masks, ...), on the rows of the arguments.
 
-    def statistics(self, loaded: None, masks: Sequence[PruningPlan]) -> NDArray[Any]:
-        """Return the statistics of these rows for each mask: (masks, ...)."""
-        assert self._scorer is not None
+        Ray leaves references in a list alone, so the scorer stays while the arguments do.
+        """
+        if arguments != self._arguments:
+            import ray
+
+            model, layer, rows, metric, sharing = arguments
+            model, rows = ray.get([model, rows])
+            self._scorer = LayerScorer(model, layer, rows, metric, self._hardware, sharing=sharing)
+            self._arguments = arguments
         return self._scorer.statistics(masks).cpu().numpy()

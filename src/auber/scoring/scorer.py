@@ -1,4 +1,6 @@
-"""Scores masks of one layer. Everything that does not depend on the mask is computed only once.
+"""Scores masks of one layer, and plans for the whole model.
+
+Everything that does not depend on the mask is computed only once.
 
 For masks of neurons alone that is the activations of the layer's feed-forward, for others the
 layer's input and each head's context. A score multiplies activations or contexts by the mask and
@@ -20,6 +22,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -30,6 +33,7 @@ from auber.models.checkpoint import weights_digest
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
 from auber.models.plan import PruningPlan
+from auber.models.surgery import remove_remaining
 from auber.scoring.base import KINDS, Mask, MaskScorer, Scorer, Site, place_of
 from auber.scoring.layers import PackedLayer, load_kernels, pack_layers
 from auber.scoring.packing import PackedBatch, cut_rows
@@ -52,6 +56,13 @@ _MOST_MASKS = 64
 # Share of the free memory that is used; the allocator's rounding, libraries and other processes
 # take the rest.
 _USABLE_MEMORY = 0.8
+
+# Where a container finds its own limit, in either version of control groups. What the system
+# reports as available is the host's.
+_CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 
 # Capturing a graph and emptying the allocator's cache affect all threads: one at a time may.
 _process_lock = threading.Lock()
@@ -106,7 +117,6 @@ class PackedScorer(Scorer):
         rows: EncodedRows,
         metric: str,
         hardware: Hardware,
-        tokens_per_batch: int | None = None,
         sharing: int = 1,
         identity: str | None = None,
     ) -> None:
@@ -114,7 +124,6 @@ class PackedScorer(Scorer):
         encoder = encoder_of(model)
         self._model, self._rows, self._hardware = model, rows, hardware
         self._identity, self._sharing = identity, sharing
-        self._tokens_per_batch = tokens_per_batch or _for_device(_BATCH_TOKENS, hardware.device)
         self._chunks: list[Chunk] | None = None
         self._cached = ""  # the kind of unit whose columns are cached
         self._first, last = self._searched[0], encoder.num_layers - 1
@@ -183,8 +192,9 @@ class PackedScorer(Scorer):
         room = int(_USABLE_MEMORY * available_bytes(self._hardware.device)) // self._sharing
         scored_tokens = max(self._rows.lengths) if self._layers[0].forms_scores else 0
         per_pass = _bytes_per_pass_token(encoder, itemsize, scored_tokens)
-        tokens = max(1, min(self._tokens_per_batch, room // 2 // per_pass))
-        self._room = room - tokens * per_pass
+        most = _for_device(_BATCH_TOKENS, self._hardware.device)
+        tokens = max(1, min(most, room // 2 // per_pass))
+        self._tokens_per_pass, self._room = tokens, room - tokens * per_pass
         return [Chunk(rows, self._pack(rows)) for rows in cut_rows(self._rows.lengths, tokens)]
 
     def _plan_caches(self, chunks: Sequence[Chunk]) -> None:
@@ -201,8 +211,8 @@ class PackedScorer(Scorer):
         uncached = sum(len(chunk.rows) for chunk in chunks if not chunk.may_cache)
         if uncached:
             logger.warning(
-                "%s: %d of %d reward rows do not fit into memory and are computed anew for "
-                "each reward; reward.max_rows bounds them",
+                "%s: %d of %d reward rows do not fit into memory and are recomputed for "
+                "each reward; lower reward.max_rows to use fewer",
                 self._place, uncached, len(self._rows),
             )  # fmt: skip
 
@@ -222,11 +232,7 @@ class PackedScorer(Scorer):
         for layer in self._layers[: self._first]:
             hidden = layer.finish(layer.context(hidden, chunk.batch), hidden, chunk.batch)
         searched = self._layers[self._first]
-        if self._first_only:
-            context = searched.first_context(hidden, chunk.batch)
-            hidden = hidden[chunk.batch.firsts]
-        else:
-            context = searched.context(hidden, chunk.batch)
+        context, hidden = self._attend(searched, self._first, hidden, chunk.batch)
         state = State(context, hidden, None)
         if self._cached == "neurons":
             below = hidden if searched.mixes_tokens else None
@@ -234,6 +240,14 @@ class PackedScorer(Scorer):
         if chunk.may_cache:
             chunk.state = state
         return state
+
+    def _attend(
+        self, layer: PackedLayer, number: int, hidden: torch.Tensor, batch: PackedBatch
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return a layer's context and its input; of first tokens only if no others are read."""
+        if number == self._encoder.num_layers - 1 and self._last_reads_first:
+            return layer.first_context(hidden, batch), hidden[batch.firsts]
+        return layer.context(hidden, batch), hidden
 
     # --- computed for each score ---------------------------------------------------------------
 
@@ -303,11 +317,7 @@ class PackedScorer(Scorer):
     ) -> torch.Tensor:
         """Return the logits after the layers above the first: (masks, rows or tokens, labels)."""
         for number, layer in enumerate(above, self._first + 1):
-            if number == self._encoder.num_layers - 1 and self._last_reads_first:
-                context = layer.first_context(hidden, batch)
-                hidden = hidden[batch.firsts]
-            else:
-                context = layer.context(hidden, batch)
+            context, hidden = self._attend(layer, number, hidden, batch)
             heads, neurons = (weight_of.get((kind, number)) for kind in KINDS)
             hidden = layer.finish(context, hidden, batch, heads, neurons)
         if self._encoder.reads == "mean":
@@ -361,12 +371,58 @@ class PackedScorer(Scorer):
             return 1
         batch = self._chunks[0].batch
         tokens = len(batch.lengths) if self._first_only else batch.num_tokens
-        full = _for_device(_FULL_TOKENS, self._hardware.device)
+        full = min(self._tokens_per_pass, _for_device(_FULL_TOKENS, self._hardware.device))
         return max(1, min(_MOST_MASKS, full // tokens))
 
 
 class LayerScorer(PackedScorer, MaskScorer):
     """Scores masks of one layer."""
+
+
+class PlanScorer(PackedScorer):
+    """Scores plans for the whole model: heads and neurons of all layers at once.
+
+    A CPU computes with sliced matrices, so that a plan costs what it leaves of a pass. A GPU masks
+    instead, because the shapes of a captured CUDA graph cannot change. Only what the first layer
+    computes before the plan matters is cached.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        rows: EncodedRows,
+        metric: str,
+        hardware: Hardware,
+        sharing: int = 1,
+        identity: str | None = None,
+    ) -> None:
+        super().__init__(model, None, rows, metric, hardware, sharing, identity)
+
+    def _logits_of(self, plans: Sequence[PruningPlan]) -> Iterator[torch.Tensor]:
+        if self.device.type == "cuda":
+            yield from super()._logits_of(plans)
+            return
+        self._prepare("heads")
+        for plan in plans:
+            columns = self._weights([plan], (("heads", 0),))[0].bool()
+            compute = partial(self._sliced, layers=self._slice(plan), columns=columns)
+            yield self._by_chunk(compute)[0]
+
+    def _slice(self, plan: PruningPlan) -> list[PackedLayer]:
+        model = self._encoder.model
+        # The copy shares all parameters; removal replaces them by new ones.
+        twin = copy.deepcopy(model, {id(each): each for each in model.parameters()})
+        remove_remaining(twin, plan)
+        return pack_layers(encoder_of(twin), max(self._rows.lengths), None)
+
+    def _sliced(
+        self, chunk: Chunk, layers: Sequence[PackedLayer], columns: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the logits of a chunk: (1, rows or tokens, labels)."""
+        first, *above = layers
+        state = self._below(chunk)
+        hidden = first.finish(state.inputs[:, columns], state.residual, chunk.batch)
+        return self._climb(above, hidden, chunk.batch, {})
 
 
 def _repeat(tokens: torch.Tensor, times: int) -> torch.Tensor:
@@ -390,7 +446,7 @@ def _cast(model: PreTrainedModel, device: torch.device, dtype: torch.dtype) -> P
 
 
 def available_bytes(device: torch.device) -> int:
-    """Return the memory that can still be allocated, within any limit set for this process."""
+    """Return the memory that can still be allocated, within the limit of process or container."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         allocated = torch.cuda.memory_allocated(device)
@@ -399,7 +455,12 @@ def available_bytes(device: torch.device) -> int:
         return max(0, min(free + unused, limit - allocated))
     import psutil
 
-    return int(psutil.virtual_memory().available)
+    found = int(psutil.virtual_memory().available)
+    for path in _CONTAINER_LIMITS:
+        text = path.read_text().strip() if path.is_file() else "max"
+        if text != "max":
+            found = min(found, int(text) - psutil.Process().memory_info().rss)
+    return max(0, found)
 
 
 def _bytes_per_pass_token(encoder: Encoder, itemsize: int, scored_tokens: int) -> int:

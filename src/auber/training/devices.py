@@ -6,13 +6,18 @@ it, and checks it on resume.
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 from dataclasses import dataclass
 
 import torch
 
 from auber.config import Config
-from auber.errors import ConfigError
+from auber.errors import AuberError, ConfigError
+from auber.system.distributed import num_processes
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,49 @@ class Hardware:
 def device_name(device: torch.device) -> str:
     """Return a device's name for people."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def halve_rows(
+    where: str,
+    rows: int,
+    width: int,
+    device: torch.device,
+    reason: str,
+    error: type[AuberError],
+    note: str = "",
+) -> int:
+    """Return how many rows to run at a time where `rows` ran out of memory, and free some.
+
+    Raise an `error` for a single row, and in a group of processes: if only one of them halved its
+    batches, it would exchange gradients more often, or keep other weights.
+    """
+    name = device_name(device)
+    if rows == 1:
+        raise error(
+            f"{where}: one row of {width} tokens does not fit into the memory of {name} "
+            f"({reason}); free some of it, or lower max_length"
+        )
+    if num_processes() > 1:
+        raise error(
+            f"{where}: {rows} rows of {width} tokens do not fit into the memory of {name} "
+            f"({reason}), and batches are not halved in a group of processes; free some "
+            "memory, lower max_length or, for a tuning, start more processes"
+        )
+    fewer = (rows + 1) // 2
+    logger.warning(
+        "%s: out of memory on %s with %d rows of %d tokens at a time; continuing with %d at a "
+        "time%s",
+        where, name, rows, width, fewer, note,
+    )  # fmt: skip
+    free_memory(device)
+    return fewer
+
+
+def free_memory(device: torch.device) -> None:
+    """Collect garbage, and return GPU memory that torch has reserved but does not use."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def resolve_hardware(config: Config) -> Hardware:

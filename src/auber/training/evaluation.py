@@ -7,8 +7,6 @@ rows of its batch.
 
 from __future__ import annotations
 
-import gc
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,14 +17,11 @@ from auber.data.encoding import EncodedRows, length_batches, pad_batch, part_bat
 from auber.data.task_types import get_task_type
 from auber.errors import ModelError
 from auber.metrics.task_metrics import get_metric
-from auber.system.distributed import num_processes
-from auber.training.devices import device_name
+from auber.training.devices import halve_rows
 from auber.training.outputs import OUTPUTS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -90,28 +85,7 @@ def _smaller_batches(
     """Return all rows in batches of half the tokens of the first, which ran out of memory."""
     first = waiting[0]
     width = lengths[first[0]]  # the longest row is the first
-    name = device_name(device)
-    if len(first) == 1:
-        raise ModelError(
-            f"evaluating: one row of {width} tokens does not fit into the memory of {name} "
-            f"({reason}); free some of it, or lower max_length"
-        )
-    if num_processes() > 1:
-        # Other batches may change the last bits, and processes could keep different weights.
-        raise ModelError(
-            f"evaluating: {len(first)} rows of {width} tokens do not fit into the memory of {name} "
-            f"({reason}), and batches are not halved in a group of processes; free some memory, or "
-            "lower max_length"
-        )
-    fewer = (len(first) + 1) // 2
-    logger.warning(
-        "evaluating: out of memory on %s with %d rows of %d tokens at a time; goes on with %d at a "
-        "time",
-        name, len(first), width, fewer,
-    )  # fmt: skip
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
+    fewer = halve_rows("evaluating", len(first), width, device, reason, ModelError)
     left = [row for batch in waiting for row in batch]
     smaller = length_batches([lengths[row] for row in left], fewer * width)
     return [[left[place] for place in places] for places in smaller]

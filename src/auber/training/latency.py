@@ -55,10 +55,10 @@ class Saving:
         saved = (
             f"{self.percent:.2f} % of the model's time"
             if self.percent
-            else "no time that can be measured, so none is paid for"
+            else "no measurable time, so none is rewarded"
         )
         rows = f"{self.rows} row{'s' if self.rows > 1 else ''} of {self.length} tokens on {device}"
-        fewer = f"{self.heads} heads less: {verdict(self.ratio)}"
+        fewer = f"{self.heads} heads fewer: {verdict(self.ratio)}"
         return f"a removed head saves {saved}; {rows}, {fewer}"
 
     def to_json(self) -> dict[str, Any]:

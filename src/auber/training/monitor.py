@@ -177,8 +177,6 @@ class EarlyStopping:
         marks = settings.evaluations_per_epoch * settings.epochs
         # Evenly spread; if an epoch has fewer steps than evaluations, there is one after each step.
         self._marks = {max(1, round(total * (mark + 1) / marks)) for mark in range(marks)}
-        self._since_best = 0
-        self._best_rank = (-math.inf, -math.inf)
         self._best: dict[str, torch.Tensor] = {}
         self.best_step = 0
         self.stopped = False
@@ -188,16 +186,16 @@ class EarlyStopping:
         """Evaluate, and keep the weights if they are the best so far."""
         scores = evaluate_rows(self._model, self._rows, self._metric)
         self.watched.append((step, scores.score, scores.loss))
-        rank = (scores.score, -scores.loss)
+        ranks = [(score, -loss) for _, score, loss in self.watched]
         if self._settings.watch == "loss":
-            rank = (-scores.loss, scores.score)
-        if not self._best or rank > self._best_rank:
-            self._best_rank, self.best_step, self._since_best = rank, step, 0
+            ranks = [(minus_loss, score) for score, minus_loss in ranks]
+        best = ranks.index(max(ranks))
+        since_best = len(ranks) - 1 - best
+        if not since_best:
             weights = self._model.state_dict()
             self._best = {name: tensor.detach().clone() for name, tensor in weights.items()}
-        else:
-            self._since_best += 1
-        self.stopped = self._since_best >= self._settings.patience
+        self.best_step = self.watched[best][0]
+        self.stopped = since_best >= self._settings.patience
 
     def is_due(self, step: int) -> bool:
         """Return whether to evaluate after this step."""

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from auber.data.encoding import part_batch
 from auber.data.targets import IGNORED
 from auber.metrics.spans import SpanTruth, span_loss
 from auber.metrics.tags import NO_TAG, TagTruth
@@ -38,6 +39,10 @@ class Outputs(ABC):
     @abstractmethod
     def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
         """Return the loss of each row of a padded batch: (rows,)."""
+
+    def loss(self, model: Any, batch: dict[str, Tensor]) -> Tensor:
+        """Return the training loss of a padded batch with its targets."""
+        return self.batch_loss(model, *part_batch(batch))
 
     @abstractmethod
     def batch_loss(self, model: Any, inputs: dict[str, Tensor], targets: Targets) -> Tensor:

@@ -13,9 +13,8 @@ import gc
 import logging
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,12 +23,12 @@ from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from auber.data.encoding import EncodedRows, part_batch
+from auber.data.encoding import EncodedRows
 from auber.system.distributed import num_processes
 from auber.training.batches import CAPTURE_WIDTH, LengthGroups, RowCollator, cut_batch
 from auber.training.captured_steps import CapturedSteps, ComputeLoss, StepCache
 from auber.training.cuda_graphs import Capture, CaptureError, capture_for
-from auber.training.devices import Hardware
+from auber.training.devices import Hardware, device_name, free_memory, halve_rows
 from auber.training.distillation import Teacher
 from auber.training.monitor import Monitor, TuningError, TuningSettings
 from auber.training.outputs import OUTPUTS
@@ -43,7 +42,7 @@ logger = logging.getLogger(__name__)
 class StepTrainer(Trainer):  # type: ignore[misc]
     """A Trainer with length-grouped batches of one task type that replays captured steps.
 
-    Messages contain `stage` and `device_name`.
+    Messages contain `stage` and the name of the device.
     """
 
     def __init__(
@@ -54,13 +53,14 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         capture: Capture | None,
         step_cache: StepCache,
         stage: str,
-        device_name: str,
+        device: torch.device,
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        # The loss must not refer to the Trainer: cached steps would keep it alive.
         self._loss_of, self._sampler = compute_loss, sampler
         self._capture, self._step_cache = capture, step_cache
-        self._stage, self._device_name = stage, device_name
+        self._stage, self._device = stage, device
         self.last_loss: Tensor | None = None  # of the last step, on the device
         self.micro_batch: int | None = None  # rows run at a time if a batch does not fit
         self._steps: CapturedSteps | None = None
@@ -127,36 +127,24 @@ class StepTrainer(Trainer):  # type: ignore[misc]
     def _make_room(self, model: Any, rows: int, width: int, reason: str) -> None:
         """Make the next try need less memory; raise `TuningError` if that is not possible."""
         model.zero_grad()
-        if self._capture is not None:
-            logger.warning(
-                "%s: out of memory on %s with captured steps; goes on with ordinary steps, which "
-                "are several times slower",
-                self._stage, self._device_name,
-            )  # fmt: skip
-            self._stop_capturing()
-        else:
-            tried = min(rows, self.micro_batch or rows)
-            if num_processes() > 1:
-                # Such a process would exchange gradients more often than the others expect.
-                raise TuningError(
-                    f"{self._stage}: {tried} rows of {width} tokens do not fit into the memory of "
-                    f"{self._device_name} ({reason}), and batches are not halved in a group of "
-                    "processes; start more processes, free some memory, or lower max_length"
-                )
-            if tried == 1:
-                raise TuningError(
-                    f"{self._stage}: one row of {width} tokens does not fit into the memory of "
-                    f"{self._device_name} ({reason}); free some of it, or lower max_length"
-                )
-            self.micro_batch = (tried + 1) // 2
-            logger.warning(
-                "%s: out of memory on %s with %d rows at a time; goes on with %d at a time, and "
-                "each step still learns from all the rows of its batch",
-                self._stage, self._device_name, tried, self.micro_batch,
-            )  # fmt: skip
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        if self._capture is None:
+            self.micro_batch = halve_rows(
+                self._stage,
+                min(rows, self.micro_batch or rows),
+                width,
+                self._device,
+                reason,
+                TuningError,
+                ", and each step still learns from all the rows of its batch",
+            )
+            return
+        logger.warning(
+            "%s: out of memory on %s with captured steps; continuing with ordinary steps, which "
+            "are several times slower",
+            self._stage, device_name(self._device),
+        )  # fmt: skip
+        self._stop_capturing()
+        free_memory(self._device)
 
     def _stop_capturing(self) -> None:
         self._capture = self._steps = None
@@ -182,19 +170,6 @@ class StepTrainer(Trainer):  # type: ignore[misc]
     def floating_point_ops(self, inputs: dict[str, Tensor]) -> int:
         """Return 0: the Trainer would go through all parameters in each step to count them."""
         return 0
-
-
-@cache
-def _loss_of(kind: str) -> ComputeLoss:
-    """Return the loss function of a task type.
-
-    It is not a method of the Trainer, because cached steps would keep the Trainer alive.
-    """
-
-    def compute_loss(model: Callable[..., Any], inputs: dict[str, Tensor]) -> Tensor:
-        return OUTPUTS[kind].batch_loss(model, *part_batch(inputs))
-
-    return compute_loss
 
 
 def run_trainer(
@@ -223,13 +198,13 @@ def run_trainer(
             args=arguments,
             train_dataset=range(len(rows)),  # row indices; the collator knows the rows
             data_collator=RowCollator(rows, CAPTURE_WIDTH if capture else 1),
-            compute_loss=_loss_of(rows.kind) if teacher is None else teacher.loss_of(rows.kind),
+            compute_loss=OUTPUTS[rows.kind].loss if teacher is None else teacher.loss_of(rows.kind),
             # Processes share a batch, so their consecutive batches are grouped as one.
             sampler=LengthGroups(rows.lengths, settings.batch_size, arguments.data_seed),
             capture=capture,
             step_cache=step_cache,
             stage=monitor.stage,
-            device_name=hardware.name,
+            device=hardware.device,
         )
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(_Listener(trainer, monitor))

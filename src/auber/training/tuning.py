@@ -2,12 +2,12 @@
 
 It is deterministic on a CPU for a seed and a number of threads. Nothing is written to disk: a
 tuning that is interrupted starts again. Early stopping watches held-out rows of train and keeps the
-best weights in memory. The learning rate decays linearly without warm-up, AdamW has no weight
-decay, and gradients are clipped to norm 1: the defaults of the GLUE script that the authors' code
-is based on.
+best weights in memory. The learning rate decays linearly (after a warm-up if the settings ask for
+one), AdamW has no weight decay, and gradients are clipped to norm 1: the defaults of the GLUE
+script that the authors' code is based on.
 
 Batches are grouped by length (`batches`). On one GPU the steps are captured and replayed
-(`captured_steps`). `monitor` ends a tuning whose numbers are not finite.
+(`captured_steps`). `monitor` ends a tuning whose losses, weights or outputs are not finite.
 """
 
 from __future__ import annotations
