@@ -6,7 +6,7 @@ computed exactly; no model, no rows and no GPU are needed. Regrets are in points
 metric): of the best mask seen after that many different rewards, of an agent's final roll-out, and
 of the plan of the search.
 
-Record:  auber prune --model DIR --task rte --preset paper --method exhaustive --out runs/all-rte
+Record:  python -m benchmarks.regret.record --model DIR --task rte --layers 0,6 --out tables.json
 Example: python -m benchmarks.regret results/regret/tables.json --seeds 2
 """
 
@@ -71,9 +71,13 @@ def main(words: Sequence[str] | None = None) -> None:
         print(json.dumps(result, indent=1))
         return
     for panel in result["panels"]:
-        title = "{task}, {model}, protocol {protocol}: regret in points of {metric}".format(**panel)
+        title = (
+            "{task}, {model}, {units}, protocol {protocol}: regret in points of {metric}".format(
+                **panel
+            )
+        )
         layers = [(str(each["layer"]), each["searches"]) for each in panel["layers"]]
-        show(_table([*layers, ("mean", panel["mean"])]), title)
+        show(_table([*layers, ("mean", panel["mean"])]), title.format(**panel))
 
 
 def _table(rows: Sequence[tuple[str, dict[str, Any]]]) -> pandas.DataFrame:

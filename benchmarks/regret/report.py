@@ -63,6 +63,7 @@ class Panel(_Measurement):
     task: Name
     metric: Name
     protocol: Name
+    units: Name = "heads"
     layers: Annotated[tuple[dict[Name, Any], ...], Field(min_length=1)]
     mean: dict[Name, _Search]
 
@@ -88,6 +89,7 @@ def regret_table(regret: Regret) -> Table:
             "model": panel.model,
             "protocol": panel.protocol,
             "task": panel.task,
+            "units": panel.units,
             "layers": len(panel.layers),
             "search": _label(name),
             **{f"after {budget} rewards": str(mean) for budget, mean in search.after.items()},
@@ -117,7 +119,7 @@ def draw_regret(regret: Regret) -> Figure:
     with style():
         figure, every = make_figure(len(regret.panels), 2.6, 2.2, most=3, room=(0.0, 0.3))
         for axes, panel in zip(every, regret.panels, strict=True):
-            axes.set_title(f"{panel.task}: {panel.model}, {panel.protocol}")
+            axes.set_title(f"{panel.task}: {panel.model}, {panel.units}, {panel.protocol}")
             axes.set(xlabel="rewards", ylabel=f"regret, points of {panel.metric}")
             for (name, search), colour in zip(panel.mean.items(), COLOURS, strict=False):
                 axes.plot(regret.rewards, search.regret, color=colour, label=_label(name))

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from auber.config import Config
 from auber.errors import ConfigError
 from auber.search.methods import LayerChoice, LayerSearch, Mask, Method
+
+if TYPE_CHECKING:
+    from auber.models.encoders.base import Encoder
 
 MOST_HEADS = 16
 _MASKS_PER_CALL = 256
@@ -46,21 +50,21 @@ def choose_layer(search: LayerSearch) -> LayerChoice:
             "best": list(masks[best]),
             "best_score": scores[best],
             "heads": list(search.heads),
-            "states": _states(search),
+            "states": layer_states(search.encoder, search.layer, len(search.heads)),
             "scores": scores,
         },
     )
 
 
-def _states(search: LayerSearch) -> dict[str, dict[str, list[float]]]:
-    """Return the layer's initial state by `search.matrix` and `search.norm`."""
-    from auber.search.state import projection_state  # torch: methods are listed without it
+def layer_states(encoder: Encoder, layer: int, num_heads: int) -> dict[str, dict[str, list[float]]]:
+    """Return a layer's initial state by `search.matrix` and `search.norm`."""
+    from auber.search.state import NORMS, projection_state  # torch: methods are listed without it
 
-    parts, num_heads = search.encoder.parts(search.layer), len(search.heads)
+    parts = encoder.parts(layer)
     return {
         matrix: {
             norm: projection_state(getattr(parts, matrix).weight, num_heads, norm).tolist()
-            for norm in ("l1", "l2")
+            for norm in NORMS
         }
         for matrix in ("value", "query", "key")
     }
