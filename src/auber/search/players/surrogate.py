@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Flags = NDArray[np.bool_]
 
-_INTERACTION = 0.2  # docs/regret.md says how it and the settings were chosen
+_INTERACTION = 0.4  # docs/regret.md says how it and the settings were chosen
 _POOL = 4096  # all masks of twelve units
 _PARENTS = 16  # masks whose neighbours are candidates
 
