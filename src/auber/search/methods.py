@@ -92,16 +92,14 @@ class RankingInputs:
     known: dict[Any, Any] = field(default_factory=dict)  # computed once for several target sizes
 
     @property
-    def ranks_heads(self) -> bool:
-        """Whether heads are among the units to remove."""
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of units among which to choose."""
         size = self.config.size
-        return self.num_removed is not None or not (size.even or size.units == "neurons")
-
-    @property
-    def ranks_neurons(self) -> bool:
-        """Whether neurons are among the units to remove."""
-        size = self.config.size
-        return self.num_removed is None and (size.even or size.units != "heads")
+        if self.num_removed is not None:
+            return ("heads",)
+        if size.even:
+            return ("neurons",)
+        return ("heads", "neurons") if size.units == "both" else (size.units,)
 
     def once(self, key: Any, compute: Callable[[], T]) -> T:
         """Return what `compute` returned when a ranking of this model first asked for the key."""
