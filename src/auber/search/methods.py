@@ -69,6 +69,47 @@ class LayerChoice:
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON, for the record
 
 
+class ScoredMasks:
+    """The masks that a layer search has scored, in order, and the choice among them."""
+
+    def __init__(self, search: LayerSearch) -> None:
+        self.scores: dict[Mask, float] = {}
+        self._search = search
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def add(self, masks: Iterable[Mask], most: int | None = None) -> None:
+        """Score the masks that are not known, at most the first `most` of them."""
+        new = list(dict.fromkeys(mask for mask in masks if mask not in self.scores))[:most]
+        self.scores.update(zip(new, self._search.score_many(new) if new else [], strict=True))
+
+    def objective(self, mask: Mask) -> float:
+        """Return what the search maximises."""
+        return self._search.objective(mask, self.scores[mask])
+
+    def rank(self, mask: Mask) -> tuple[float, int]:
+        """Return the objective and, because each change must gain something, minus the changes."""
+        return self.objective(mask), -len({*self._search.prior} ^ {*mask})
+
+    def best(self) -> Mask:
+        """Return the mask of the highest rank, the first of equal ones."""
+        return max(self.scores, key=self.rank)
+
+    def curve(self) -> list[list[float]]:
+        """Return [masks scored, best score so far] at each improvement, for the record."""
+        return [list(point) for point in score_curve(self.scores.values())]
+
+    def choose(self, mask: Mask, **details: Any) -> LayerChoice:
+        """Return the choice of a mask; no mask has been scored twice."""
+        known = {
+            "given_score": self.scores[self._search.prior],
+            "best": list(mask),
+            "best_score": self.scores[mask],
+        }
+        return LayerChoice(mask, len(self), len(self), known | details)
+
+
 def score_curve(scores: Iterable[float]) -> list[tuple[int, float]]:
     """Return (masks scored, best score so far) at each improvement."""
     curve: list[tuple[int, float]] = []
