@@ -1,11 +1,12 @@
 """Whole runs of auber, judged on development rows: a part of train in the place of dev.
 
-An idea is tried as a setting or a method beside what it changes, over several tasks and seeds. The
-first method decides how many heads go, by its search or by --heads; those after it remove as many
-from the same fine-tuned model and get the same tuning, except searches, which decide for
-themselves. `--variant` runs the first method again with settings changed.
+An arm is a method with changed settings. All arms of a file start from one fine-tuned model, and
+those that prune make one model for each size of --keep. Ideas are compared with the control
+`original+tuning` or with another arm; `original+tuning,seed=1000` is an A/A control, whose
+difference from the control is noise.
 
-Run:     python -m benchmarks.develop --model DIR --task rte --data GLUE --seed 0 --out rte-0.json
+Run:     python -m benchmarks.develop --model DIR --task rte --data GLUE --seed 0
+         --keep 0.5,0.25 --arms original+tuning fisher fisher,size.step_epochs=2 --out rte-0.json
 Compare: python -m benchmarks.develop --compare rte-0.json rte-1.json mrpc-0.json
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 import pandas
 
 from auber import api
-from auber.config import make_config, parse_assignment
+from auber.config import Config, make_config, parse_assignment
 from auber.data import load_task
 from auber.data.splits import hold_out
 from auber.data.task import TaskData
@@ -37,19 +38,25 @@ from benchmarks.common import command_line, interval, run_program, show
 CONTROL = "original+tuning"
 
 
-class RunRecord(Record):
-    """One run: scores in points, the loss on the development rows, the plan and the cost."""
+class ModelRecord(Record):
+    """One model of an arm: scores in points, what remains of the multiply-adds, and the plan."""
 
     develop: Number
     train: Number
     loss: Number | None
-    num_removed: Count
+    remaining: Number
     removed: Plan
+
+
+class ArmRecord(Record):
+    """The models of an arm by the share to keep (1: unpruned), and the cost of its run."""
+
+    models: dict[str, ModelRecord]
     cost: dict[str, Any]
 
 
 class Experiment(Record):
-    """The runs of one task and seed."""
+    """The arms of one task and seed."""
 
     command: str
     model: Name
@@ -58,7 +65,7 @@ class Experiment(Record):
     rows: dict[str, Count]
     settings: dict[str, Any]
     provenance: dict[str, Any]
-    runs: dict[str, RunRecord]
+    arms: dict[str, ArmRecord]
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -74,25 +81,26 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--data", type=Path, help="a GLUE folder")
     add("--seed", type=int, default=0)
     add("--preset", default="default")
-    add("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of all runs")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of all arms")
     add("--develop", type=float, default=0.25, help="share of train that no model is tuned on")
-    add("--methods", default=f"auber,voita,{CONTROL}", help="in this order")
-    add("--heads", type=int, help="how many heads the first method removes")
-    add("--variant", action="append", default=[], metavar="KEY=VALUE,...", help="may be repeated")
-    add("--out", type=Path, help="a .json file, written after each run")
+    add("--keep", default="0.5,0.25,0.125", help="the sizes of pruned models")
+    add("--arms", nargs="+", metavar="METHOD[,KEY=VALUE,...]", help="what to run")
+    add("--out", type=Path, help="a .json file, written after each arm")
     add("--compare", nargs="+", type=Path, metavar="FILE", help="results to compare instead")
+    add("--against", default=CONTROL, metavar="ARM", help="the arm to compare with")
     arguments = parser.parse_args(words)
     if arguments.compare:
         files = [read(Experiment, path, "run it again") for path in arguments.compare]
-        show(compare(files), f"Differences from {CONTROL} in points, with 95 % t intervals")
+        title = f"Differences from {arguments.against} in points, with 95 % t intervals"
+        show(compare(files, arguments.against), title)
         return
-    if not (arguments.model and arguments.task and arguments.out):
-        parser.error("give --model, --task and --out, or --compare")
+    if not (arguments.model and arguments.task and arguments.arms and arguments.out):
+        parser.error("give --model, --task, --arms and --out, or --compare")
     run_experiment(arguments)
 
 
 def run_experiment(arguments: argparse.Namespace) -> None:
-    """Make all runs, and write the result after each."""
+    """Run all arms, and write the result after each."""
     task = cut_development_rows(
         load_task(arguments.task, data=arguments.data), arguments.develop, arguments.seed
     )
@@ -101,32 +109,13 @@ def run_experiment(arguments: argparse.Namespace) -> None:
     settings |= dict(parse_assignment(text) for text in arguments.set)
     otherwise = {"first.require_learned": False}  # its result says so
     config = make_config(arguments.preset, task=task.name, settings=settings, otherwise=otherwise)
-    methods = arguments.methods.split(",")
-    changes: dict[str, dict[str, Any]] = {name: {} for name in methods}
-    changes |= {
-        text: dict(parse_assignment(each) for each in text.split(",")) for text in arguments.variant
-    }
-    runs: dict[str, RunRecord] = {}
+    arms: dict[str, ArmRecord] = {}
     with tempfile.TemporaryDirectory(prefix="auber-develop-") as folder:
-        start, leader = Path(folder) / "start", None
+        start = Path(folder) / "start"
         api.finetune(arguments.model, task=task, config=config, out=start)
-        for number, (name, changed) in enumerate(changes.items()):
-            method = get_method(name if name in methods else methods[0])
+        for number, arm in enumerate(arguments.arms):
             out = Path(folder) / str(number)
-            if changed or (method.removes_heads and leader is None):
-                heads = arguments.heads
-            else:
-                heads = None if method.decides_number else leader
-            found = api.prune(
-                start,
-                task=task,
-                method=method.name,
-                heads=heads,
-                config=config.replace(changed),
-                out=out,
-            )
-            leader = leader or (out if method.removes_heads else None)
-            runs[name] = _describe(found.result)
+            arms[arm] = _run_arm(arm, start, task, config, arguments.keep, out)
             experiment = Experiment(
                 command=command_line("develop"),
                 model=Path(arguments.model).name,
@@ -135,10 +124,24 @@ def run_experiment(arguments: argparse.Namespace) -> None:
                 rows={"tuned": len(task.train), "develop": len(task.dev)},
                 settings=settings,
                 provenance=provenance.describe(resolve_hardware(config)),
-                runs=runs,
+                arms=arms,
             )
             write_json(arguments.out, experiment.to_json())
-    print(json.dumps({"out": str(arguments.out), "runs": list(runs)}))
+    print(json.dumps({"out": str(arguments.out), "arms": list(arms)}))
+
+
+def _run_arm(
+    arm: str, start: Path, task: TaskData, config: Config, keep: str, out: Path
+) -> ArmRecord:
+    name, *changes = arm.split(",")
+    method = get_method(name)
+    config = config.replace(dict(map(parse_assignment, changes)))
+    size = keep if method.removes_heads else None
+    result = api.prune(start, task=task, method=name, keep=size, config=config, out=out).result
+    models = {size["name"]: size for size in result.get("sizes", ())}
+    models = models or {keep if method.removes_heads else "1": result}
+    found = {size: _describe(model) for size, model in models.items()}
+    return ArmRecord(models=found, cost=result["cost"])
 
 
 def cut_development_rows(task: TaskData, share: float, seed: int) -> TaskData:
@@ -148,47 +151,54 @@ def cut_development_rows(task: TaskData, share: float, seed: int) -> TaskData:
     return replace(task, train=task.train.select(tuned), dev=task.train.select(held_out))
 
 
-def compare(experiments: Sequence[Experiment]) -> pandas.DataFrame:
-    """Return the mean difference of each run from the control, over pairs of task and seed."""
-    runs = [
+def compare(experiments: Sequence[Experiment], against: str = CONTROL) -> pandas.DataFrame:
+    """Return the mean difference of each arm and size from another arm, over task and seed.
+
+    A size is compared with the same size of the other arm, or with its unpruned model.
+    """
+    models = [
         {
-            "run": name,
+            "arm": name,
+            "keep": float(size),
             "task": each.task,
             "seed": each.seed,
-            "gain": run.develop - control.develop,
-            "gap": (run.train - run.develop) - (control.train - control.develop),
-            "removed": run.num_removed,
+            "gain": model.develop - control.develop,
+            "gap": (model.train - model.develop) - (control.train - control.develop),
         }
         for each in experiments
-        if (control := each.runs.get(CONTROL)) is not None
-        for name, run in each.runs.items()
-        if name != CONTROL
+        if against in each.arms
+        for name, arm in each.arms.items()
+        if name != against
+        for size, model in arm.models.items()
+        if (control := each.arms[against].models.get(size, each.arms[against].models.get("1")))
     ]
     rows = []
-    for name, found in pandas.DataFrame(runs).groupby("run", sort=False) if runs else ():
+    grouped = pandas.DataFrame(models).groupby(["arm", "keep"], sort=False) if models else ()
+    for (arm, keep), found in grouped:
         # Several runs of one task and seed count once, by their mean.
         pairs = found.groupby(["task", "seed"], sort=False)[["gain", "gap"]].mean()
+        by_task = pairs.groupby("task", sort=False)["gain"].mean()
         rows.append(
             {
-                "run": name,
+                "arm": arm,
+                "keep": keep,
                 "pairs": len(pairs),
                 "ahead in": int((pairs["gain"] > 0).sum()),
                 "develop": interval(list(pairs["gain"])),
                 "train minus develop": interval(list(pairs["gap"])),
-                "heads removed": f"{found['removed'].mean():.0f}",
+                "by task": ", ".join(f"{task} {mean:+.1f}" for task, mean in by_task.items()),
             }
         )
     return pandas.DataFrame(rows)
 
 
-def _describe(result: dict[str, Any]) -> RunRecord:
-    return RunRecord(
-        develop=100 * result["dev"]["score"],
-        train=100 * result["train"]["score"],
-        loss=result["dev"]["loss"],
-        num_removed=result["heads"]["removed"],
-        removed=result["plan"],
-        cost=result["cost"],
+def _describe(model: dict[str, Any]) -> ModelRecord:
+    return ModelRecord(
+        develop=100 * model["dev"]["score"],
+        train=100 * model["train"]["score"],
+        loss=model["dev"]["loss"],
+        remaining=model["remaining"]["multiply_adds"],
+        removed=model["plan"],
     )
 
 

@@ -93,7 +93,7 @@ def prune(
         config=settings,
         progress=listener,
     )
-    if request.sizes and out is None:
+    if len(request.sizes) > 1 and out is None:
         raise ConfigError("out: several sizes need a folder, found none; give out='runs/mine'")
     return carry_out(request, out, resume=resume, progress=listener, trackers=trackers)
 

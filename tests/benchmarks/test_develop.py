@@ -16,17 +16,36 @@ def make_task(rows):
     return replace(task, train=task.train.select(range(rows)))
 
 
-def test_an_experiment(tmp_path, monkeypatch):
+def test_an_experiment(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(develop, "load_task", lambda name, data: make_task(80))
-    model = tiny.save_model(tmp_path / "model")
-    words = ["--model", model, "--task", "words", "--preset", "paper", "--variant", "seed=1"]
-    settings = tiny.SETTINGS | {"agent.stop_value": -1000.0}  # so that heads are removed
-    words += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    words += ["--methods", "auber,random,original+tuning", "--out", tmp_path / "out.json"]
-    develop.main([str(word) for word in words])
-    found = json.loads((tmp_path / "out.json").read_text())
-    assert list(found["runs"]) == ["auber", "random", "original+tuning", "seed=1"]
-    removed = {name: run["num_removed"] for name, run in found["runs"].items()}
-    assert removed["random"] == removed["auber"] > 0
-    assert removed["original+tuning"] == 0
+    model, out = tiny.save_model(tmp_path / "model"), tmp_path / "out.json"
+    words = ["--model", model, "--task", "words", "--preset", "paper", "--keep", "0.8,0.5"]
+    words += [word for key, value in tiny.SETTINGS.items() for word in ("--set", f"{key}={value}")]
+    words += [
+        "--arms",
+        "original+tuning",
+        "original+tuning,seed=9",
+        "fisher",
+        "random,size.multiple=1",
+    ]
+    develop.main([str(word) for word in [*words, "--out", out]])
+    found = json.loads(out.read_text())
+    sizes = {name: list(arm["models"]) for name, arm in found["arms"].items()}
+    assert sizes == {
+        "original+tuning": ["1"],
+        "original+tuning,seed=9": ["1"],
+        "fisher": ["0.8", "0.5"],
+        "random,size.multiple=1": ["0.8", "0.5"],
+    }
+    pruned = found["arms"]["fisher"]["models"]["0.5"]
+    assert 0.4 < pruned["remaining"] <= 0.5
     assert found["rows"] == {"tuned": 60, "develop": 20}
+    capsys.readouterr()
+    develop.main(["--compare", str(out)])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "fisher" in line]
+    control = found["arms"]["original+tuning"]["models"]["1"]
+    assert f"{pruned['develop'] - control['develop']:+.2f}" in lines[1]
+    develop.main(["--compare", str(out), "--against", "fisher"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "random" in line]
+    other = found["arms"]["random,size.multiple=1"]["models"]["0.5"]
+    assert f"{other['develop'] - pruned['develop']:+.2f}" in lines[1]

@@ -190,6 +190,48 @@ def test_the_model_of_several_sizes_is_the_smallest_and_stored_once(several):
     assert sum(stage.stem.startswith("plan-") for stage in (folder / "stages").iterdir()) == 3
 
 
+STEPPED = CONFIG.replace({"size.step_epochs": 1, "teacher.outputs": 0.5, "teacher.hidden": 1.0})
+
+
+def test_sizes_share_the_steps_on_their_way(start):
+    folder = start.parent / "stepped"
+    with pytest.MonkeyPatch.context() as patch:
+        take_step = Steps.take_step
+
+        def cut(steps, share):
+            if share == 0.5:
+                raise CutError
+            return take_step(steps, share)
+
+        patch.setattr(Steps, "take_step", cut)
+        with pytest.raises(CutError):
+            prune(start, "stepped", config=STEPPED, keep=[0.4, 0.3])
+    pruned = prune(start, "stepped", config=STEPPED, keep=[0.4, 0.3], resume=True)
+    stages = {path.stem for path in (folder / "stages").glob("*.json")}
+    assert stages == {"first", "step-0.707", "step-0.5", "last-0.4", "last-0.3"}
+    alone = prune(start, "stepped-alone", config=STEPPED, keep=0.3)
+    assert alone.result["model_sha256"] == pruned.result["model_sha256"]
+    cost = alone.result["cost"]
+    assert cost["seconds"]["choosing"] > 0
+    records = [json.loads((folder / "stages" / f"{name}.json").read_text()) for name in stages]
+    assert cost["tuning_steps"] < sum(
+        record.get("tuning", {"steps": 0})["steps"] for record in records
+    )
+    plans = [PruningPlan.from_json(record["removed"]) for record in records if "removed" in record]
+    assert len(plans) == 4
+
+
+@pytest.mark.parametrize(
+    ("share", "steps"),
+    [(0.8, ()), (0.5, (0.707,)), (0.49, (0.707,)), (0.25, (0.707, 0.5, 0.354)), (1.0, ())],
+)
+def test_the_last_step_is_no_small_one(start, share, steps):
+    options = {"task": TASK, "heads": None, "origin": None, "progress": Messages()}
+    config = STEPPED.replace({"size.keep": share})
+    request = request_pruning(start, None, method=get_method("fisher"), config=config, **options)
+    assert request.steps_to(share) == request.steps == steps
+
+
 def test_sizes_of_voita_share_their_gates(start):
     both = prune(start, "gates", "voita", keep=[0.8, 0.6])
     alone = prune(start, "gates-alone", "voita", keep=0.6)
@@ -311,7 +353,7 @@ def test_half_is_the_default_size(start):
             "auber",
             {"keep": 0.5},
             "^method 'auber' decides by its rewards how many heads go; leave out --keep, or choose "
-            "--method random, michel, fisher, voita$",
+            "--method random, michel, fisher, exchange, voita$",
         ),
         ("original", {"keep": 0.5}, "^method 'original' removes nothing; leave out --keep$"),
         (

@@ -63,6 +63,7 @@ def ranking_inputs(
         encoder=encoder_of(model),
         num_removed=num_removed,
         rows=random_rows(model) if rows is None else rows,
+        metric="accuracy" if model.config.num_labels > 1 else "pearson",
         hardware=cpu(),
         config=config,
         progress=Progress(),

@@ -25,6 +25,7 @@ from auber.config.sections import (
     Search,
     Size,
     Surrogate,
+    Teaching,
     Voita,
     settings,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "Search",
     "Size",
     "Surrogate",
+    "Teaching",
     "Value",
     "Voita",
     "flatten_tables",

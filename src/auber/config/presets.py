@@ -54,6 +54,9 @@ _PAPER: dict[str, Value] = {
     "search.prior": "none",
     "search.prior_share": 1 / 3,
     "search.heads": 0,
+    "search.rewards": 300,
+    "search.rows": 1000,
+    "search.minutes": 0.0,
     "search.rewind": True,
     "search.matrix": "value",  # P
     "search.norm": "l1",  # P
@@ -62,6 +65,9 @@ _PAPER: dict[str, Value] = {
     "size.units": "both",
     "size.even": False,
     "size.multiple": 8,
+    "size.step_epochs": 0,
+    "teacher.outputs": 0.0,
+    "teacher.hidden": 0.0,
     "agent.episodes": 150,  # R
     "agent.hidden_size": 512,  # P
     "agent.hidden_layers": 3,  # P

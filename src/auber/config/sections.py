@@ -232,6 +232,9 @@ class Search(Section):
         "prior for the others; 0: decided by the rewards (protocol crossfit)",
         ge=0,
     )
+    rewards: Int = setting(300, "plans that method exchange scores for a size or step", ge=1)
+    rows: Int = setting(1000, "training rows that method exchange scores plans on, at most", ge=2)
+    minutes: float = setting(0.0, "largest time of such a search in minutes; 0: no limit", ge=0)
     rewind: bool = setting(
         True,
         "apply the plan to the model before any tuning and repeat the first tuning; false: apply "
@@ -284,6 +287,13 @@ class Size(Section):
         8, "number that the neurons left in a layer are a multiple of; 1: any number", ge=1
     )
 
+    step_epochs: Int = setting(
+        0,
+        "epochs of tuning after each step on the way to a size; a step removes 30 % of what is "
+        "left, by a new ranking; 0: everything is removed at once",
+        ge=0,
+    )
+
     @property
     def shares(self) -> tuple[float, ...]:
         """The target sizes, the largest first; none if a number of heads is given."""
@@ -296,6 +306,17 @@ class Size(Section):
         """The target size of a ranking, which has one."""
         (share,) = self.shares
         return share
+
+
+class Teaching(Section):
+    """What a pruned model learns from the unpruned one, its teacher, in the last tuning."""
+
+    outputs: float = setting(
+        0.0, "weight of the distance to the teacher's outputs; labels have the rest", ge=0, le=1
+    )
+    hidden: float = setting(
+        0.0, "weight of the distance to the teacher's hidden states, added to the loss", ge=0
+    )
 
 
 class Agent(Section):
@@ -383,6 +404,7 @@ class Config(Section):
     reward: Reward = Field(default_factory=Reward)
     search: Search = Field(default_factory=Search)
     size: Size = Field(default_factory=Size)
+    teacher: Teaching = Field(default_factory=Teaching)
     agent: Agent = Field(default_factory=Agent)
     surrogate: Surrogate = Field(default_factory=Surrogate)
     layer: LayerTuning = Field(default_factory=LayerTuning)

@@ -62,6 +62,7 @@ class Decisions:
             encoder_of(model),
             num_removed,
             rows,
+            self._request.task.metric,
             hardware,
             config,
             self._progress,

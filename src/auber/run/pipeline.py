@@ -97,7 +97,7 @@ class Pipeline:
     def __init__(self, request: Request, run: Run, progress: Progress) -> None:
         self.request, self.run, self.progress = request, run, progress
         self.steps = Steps(request, run, progress)
-        self._num_skipped = 0  # tunings that are not needed
+        self._num_skipped = 0  # parts of tunings that are not needed
         self._skipped_any = False  # finished stages whose weights are not loaded yet
         run.write("splits.json", self.steps.splits.to_json())
         self._say_what_to_expect()
@@ -294,8 +294,9 @@ class Pipeline:
             for stage in self.strategy.tune
             if stage.name in self.steps.done or stage.is_needed()
         ]
-        self.progress.skip(len(self.strategy.tune) - len(tune) - self._num_skipped)
-        self._num_skipped = len(self.strategy.tune) - len(tune)
+        skipped = sum(len(stage.efforts) for stage in self.strategy.tune if stage not in tune)
+        self.progress.skip(skipped - self._num_skipped)
+        self._num_skipped = skipped
         self._announce((*self.strategy.decide, *tune))
 
     def _announce(self, stages: Sequence[Stage]) -> None:

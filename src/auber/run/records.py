@@ -216,6 +216,15 @@ class HeldOutRecord(Record):
     is_within: bool  # whether the bound is within the tolerance
 
 
+class ExchangeRecord(Record):
+    """What exchanges at constant cost gained over the plan that they began with."""
+
+    rewards: Count
+    start_score: Number
+    score: Number
+    seconds: Number
+
+
 class StageRecord(Record):
     """A finished stage: `stages/NAME.json`, and the event that reports it."""
 
@@ -244,6 +253,7 @@ class StageRecord(Record):
     penalty: Number | None = None
     trials: tuple[GateTrial, ...] = ()
     gate_steps: Count = 0
+    exchange: ExchangeRecord | None = None
 
     @property
     def scores(self) -> SearchScores:

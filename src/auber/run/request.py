@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
+_STEP = math.sqrt(0.5)  # what a step on the way to a size leaves
 _HALF = 0.5  # the size if none is given
 TRIED_SIZES = (0.75, 0.5, 0.35, 0.25, 0.18, 0.125)  # for a tolerance
 _USUAL_RATE = 2e-5  # for later tunings of a model that was fine-tuned elsewhere
@@ -94,7 +96,20 @@ class Request:
             return ()
         if size.tolerance is not None:
             return (1.0, *(share for share in size.shares if share < 1))
-        return size.shares if len(size.shares) > 1 else ()
+        return size.shares if len(size.shares) > 1 or size.step_epochs else ()
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """The shares on the way to the sizes, the largest first; none if all goes at once."""
+        return tuple(sorted({each for share in self.sizes for each in self.steps_to(share)}))[::-1]
+
+    def steps_to(self, share: float) -> tuple[float, ...]:
+        """Return the shares on the way to a size, the largest first."""
+        if not self.config.size.step_epochs:
+            return ()
+        # The last step removes no less than half of what the others do.
+        number = max(0, math.floor(math.log(share) / math.log(_STEP) - 0.5))
+        return tuple(round(_STEP**step, 3) for step in range(1, number + 1))
 
     @property
     def needs_rate(self) -> bool:

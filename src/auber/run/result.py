@@ -26,6 +26,7 @@ from auber.search.stages import (
     PRIOR,
     RATE,
     REWIND,
+    STEP,
     TIMING,
     is_of,
     size_stage,
@@ -184,6 +185,10 @@ def find_tuned_layers(stages: Stages) -> list[int]:
     return [layer for layer in layers if layer is not None]
 
 
+def _choosing_seconds(stage: StageRecord) -> float:
+    return stage.seconds - (stage.tuning.seconds if stage.tuning else 0.0)
+
+
 def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
     """Return what the run took, with the seconds by `TIME_PARTS`; fold models count apart.
 
@@ -198,7 +203,14 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
         # The model tuned first only served the search; the pruned one is tuned in `rewind`.
         fold_models.append(tunings.pop("first"))
     after_layers = [tuning for name, tuning in tunings.items() if tuned_layer_of(name) is not None]
-    rankings = [stage for name, stage in stages.items() if name == PRIOR or is_of(name, PLAN)]
+    rankings = [
+        stage
+        for name, stage in stages.items()
+        if name == PRIOR
+        or is_of(name, PLAN)
+        or is_of(name, STEP)
+        or (is_of(name, LAST) and stage.removed is not None)
+    ]
     rewards = sum(search.reward_seconds for search in searches)
     seconds = {
         # with the trials that choose its learning rate
@@ -207,11 +219,15 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
         "timing": stages[TIMING].seconds if TIMING in stages else None,
         "rewards": rewards,
         "agent": sum(search.seconds for search in searches) - rewards,
-        "choosing": sum(stage.seconds for stage in rankings) if rankings else None,
+        "choosing": sum(map(_choosing_seconds, rankings)) if rankings else None,
         "scouts": sum(each.seconds for each in fold_models) if fold_models else None,
         "rewind": tunings[REWIND].seconds if REWIND in tunings else None,
         "layer_tuning": sum(tuning.seconds for tuning in after_layers),
-        "last": sum(tuning.seconds for name, tuning in tunings.items() if is_of(name, LAST)),
+        "last": sum(
+            tuning.seconds
+            for name, tuning in tunings.items()
+            if is_of(name, LAST) or is_of(name, STEP)
+        ),
         "evaluation": evaluation_seconds,
         "total": sum(stage.seconds for stage in stages.values()) + evaluation_seconds,
     }

@@ -24,6 +24,7 @@ from auber.search.stages import (
     PRIOR,
     RATE,
     REWIND,
+    STEP,
     TIMING,
     fold_model_stage,
     layer_stage,
@@ -127,24 +128,30 @@ def _by_sizes(request: Request, steps: Steps, effort: Effort) -> Strategy:
     """Decide the plans of all target sizes, then tune a copy of the fine-tuned model for each.
 
     With a tolerance, the unpruned model is tuned first, and sizes are tuned until one loses more.
+    With steps on the way, each step and size has a plan of its own.
     """
     plans = []
-    for number, share in enumerate(request.config.size.shares):
+    ranking = effort.ranking(request.method.name)
+    for number, share in enumerate(() if request.steps else request.config.size.shares):
         # All but voita compute their scores once.
         is_short = number > 0 and request.method.name not in ("voita", "random")
-        efforts = () if is_short else (effort.ranking(request.method.name),)
+        efforts = () if is_short else (ranking,)
         make = partial(steps.choose_plan, share)
         plans.append(Stage(size_stage(PLAN, share), make, efforts, keeps_weights=False))
-    tunings = (
+    ranks_again = (ranking,) if request.steps else ()
+    on_the_way = {(share, STEP): (steps.take_step, effort.step()) for share in request.steps}
+    at_the_end = {(share, LAST): (steps.tune_size, effort.last()) for share in request.sizes}
+    tunings = [
         Stage(
-            size_stage(LAST, share),
-            partial(steps.tune_size, share),
-            ((1 + share) / 2 * effort.last(),),  # embeddings and optimiser stay
+            size_stage(name, share),
+            partial(run, share),
+            # Embeddings and optimiser stay.
+            (*(ranks_again if share < 1 else ()), (1 + share) / 2 * tuning),
             makes_size=True,
             is_needed=partial(steps.needs_size, share),
         )
-        for share in request.sizes
-    )
+        for (share, name), (run, tuning) in sorted((on_the_way | at_the_end).items(), reverse=True)
+    ]
     return Strategy((*_first(request, steps, effort), *plans), tuple(tunings))
 
 
@@ -205,6 +212,10 @@ class Effort:
     def after_layer(self, layer: int) -> float:
         """Return the effort of the tuning after a layer."""
         return float(self._config.layer.epochs * len(self._splits.layers[layer].mini_train))
+
+    def step(self) -> float:
+        """Return the effort of the tuning after a step on the way to a size."""
+        return float(self._config.size.step_epochs * len(self._splits.last_train))
 
     def last(self) -> float:
         """Return the effort of the last tuning, with the scores of its watched rows."""

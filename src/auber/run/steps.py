@@ -42,12 +42,14 @@ from auber.search.stages import (
     PLAN,
     PRIOR,
     RATE,
+    STEP,
     TIMING,
     layer_of,
     layer_stage,
     size_stage,
 )
 from auber.system.progress import Progress
+from auber.training.distillation import Teacher
 from auber.training.latency import LIMITS, measure_saving
 from auber.training.tuning import require_finite_weights
 
@@ -70,8 +72,14 @@ class Steps:
             task.train.labels, config, self.encoder.num_layers, not task.has_classes, task.train
         )
         self.tunings = Tunings(
-            request, self.train, self.splits, progress, find_rate=self._find_rate
+            request,
+            self.train,
+            self.splits,
+            progress,
+            find_rate=self._find_rate,
+            find_teacher=self._find_teacher,
         )
+        self._teacher: Teacher | None = None
         self.fold_models: FoldModels | None = None
         if request.pretrained is not None:
             self.fold_models = FoldModels(
@@ -133,6 +141,14 @@ class Steps:
             rate = self.done[RATE].rate or 0.0
         return rate
 
+    def _find_teacher(self) -> Teacher | None:
+        """Return the fine-tuned model if pruned models are to learn from it."""
+        settings = self.request.config.teacher
+        if self._teacher is None and (settings.outputs or settings.hidden):
+            assert self.fine_tuned is not None, "the first stage is finished"
+            self._teacher = Teacher(self.fine_tuned, settings, self.request.hardware)
+        return self._teacher
+
     def tune_first(self) -> dict[str, Any]:
         """Tune the model on the task, if it needs it, and record its digest."""
         request, info = self.request, {}
@@ -176,12 +192,12 @@ class Steps:
     def tune_size(self, share: float) -> dict[str, Any]:
         """Remove the plan of a target size from the fine-tuned model, and tune what is left.
 
-        With a tolerance, compare it with the unpruned model on the held-out rows.
+        If there are steps on the way, the model is that of the last step, and the plan is made now.
+        With a tolerance, compare the model with the unpruned one on the held-out rows.
         """
-        self.model = self.copy_fine_tuned()
-        remove(self.model, self.plan_of(share))
+        info = self._prune_to(share)
         with self.tunings.reusing_captures():
-            info: dict[str, Any] = {"tuning": self.tunings.last(self.model, share).to_json()}
+            info["tuning"] = self.tunings.last(self.model, share).to_json()
         if self._held_out is not None:
             unpruned = size_stage(LAST, 1.0)
             if share < 1 and not self._held_out.has_reference:
@@ -189,6 +205,31 @@ class Steps:
                 self._held_out.refer_to(self._run.load_stage(unpruned, device))
             info["held_out"] = self._held_out.compare(self.model)
         return info
+
+    def take_step(self, share: float) -> dict[str, Any]:
+        """Prune to a share on the way to the target sizes, by a new ranking, and tune."""
+        info = self._prune_to(share)
+        with self.tunings.reusing_captures():
+            info["tuning"] = self.tunings.step(self.model, share).to_json()
+        return info
+
+    def _prune_to(self, share: float) -> dict[str, Any]:
+        """Prune the fine-tuned model, or that of the step before, to a share."""
+        request = self.request
+        if not request.config.size.step_epochs or share == 1:
+            self.model = self.copy_fine_tuned()
+            remove(self.model, self.plan_of(share))
+            return {}
+        before = [step for step in request.steps_to(share) if step > share]
+        if before:
+            stage = size_stage(STEP, before[-1])
+            self.model = self._run.load_stage(stage, request.hardware.device)
+        else:
+            self.model = self.copy_fine_tuned()
+        rows = self.train.select(self.splits.first)
+        choice = self._decisions.rank(request.method, self.model, rows, None, share)
+        remove(self.model, choice.plan)
+        return {"removed": choice.plan.to_json(), **choice.details}
 
     def tune_fold_model(self, fold: int) -> dict[str, Any]:
         """Train the model that scores the rows of a fold."""

@@ -14,9 +14,18 @@ from auber.config import FirstTuning, LastTuning, LayerTuning
 from auber.data.encoding import EncodedRows
 from auber.data.splits import Indices, Splits
 from auber.run.request import Request
-from auber.search.stages import LAST, REWIND, layer_stage, size_stage, tuning_series
+from auber.search.stages import (
+    LAST,
+    REWIND,
+    STEP,
+    is_of,
+    layer_stage,
+    size_stage,
+    tuning_series,
+)
 from auber.system.progress import Progress
 from auber.system.seeds import derive
+from auber.training.distillation import Teacher
 from auber.training.tuning import StepCache, TuningReport, tune
 
 if TYPE_CHECKING:
@@ -26,7 +35,8 @@ if TYPE_CHECKING:
 class Tunings:
     """Tunes any model in place as the run's own model is tuned; `fold` for a fold model.
 
-    `find_rate` returns the learning rate that `auto` stands for; it is called when it is needed.
+    `find_rate` returns the learning rate that `auto` stands for, `find_teacher` the teacher of the
+    last tuning and of steps; both are called when they are needed.
     """
 
     def __init__(
@@ -37,8 +47,9 @@ class Tunings:
         progress: Progress,
         fold: int | None = None,
         find_rate: Callable[[], float] | None = None,
+        find_teacher: Callable[[], Teacher | None] = lambda: None,
     ) -> None:
-        self._find_rate = find_rate
+        self._find_rate, self._find_teacher = find_rate, find_teacher
         self._request, self._train, self._progress, self._fold = request, train, progress, fold
         self._num_folds = len(splits.folds)
         self._splits = splits if fold is None else splits.without_fold(fold)
@@ -76,6 +87,13 @@ class Tunings:
         rows, settings = self._splits.layers[layer].mini_train, self._request.config.layer
         label = f"layer {layer}: tuning"
         return self._tune(model, rows, settings, "layer", label, layer_stage(layer), layer)
+
+    def step(self, model: PreTrainedModel, share: float) -> TuningReport:
+        """Run the tuning after a step on the way to a target size."""
+        epochs = self._request.config.size.step_epochs
+        settings = self._request.config.last.model_copy(update={"epochs": epochs})
+        label, stage = f"step to {share:g}: tuning", size_stage(STEP, share)
+        return self._tune(model, self._splits.last_train, settings, stage, label, stage)
 
     def last(self, model: PreTrainedModel, share: float | None = None) -> TuningReport:
         """Run the last tuning with early stopping, of one of several sizes if a share is given.
@@ -122,4 +140,5 @@ class Tunings:
             name=tuning_series(stage, self._fold),
             progress=self._progress,
             step_cache=self._captured,
+            teacher=self._find_teacher() if is_of(stage, STEP) or is_of(stage, LAST) else None,
         )

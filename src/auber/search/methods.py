@@ -127,6 +127,7 @@ class RankingInputs:
     encoder: Encoder
     num_removed: int | None  # heads; None: to the target size of the settings
     rows: EncodedRows
+    metric: str  # of the task
     hardware: Hardware
     config: Config
     progress: Progress

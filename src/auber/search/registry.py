@@ -1,6 +1,6 @@
 """The registry of pruning methods, and the controls.
 
-A new method is one file with `METHODS` in `players` or `rankings`, and its name in `_MODULES`.
+A new method is one file with `METHODS` in `players` or `rankings`, and one name below.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from auber.search.methods import (
 )
 from auber.search.own import load_method
 from auber.search.players import auber, exhaustive, greedy, surrogate
-from auber.search.rankings import confidence, fisher, michel, random, voita
+from auber.search.rankings import confidence, exchange, fisher, michel, random, voita
 
 
 def _remove_nothing(inputs: RankingInputs) -> RankingChoice:
@@ -39,11 +39,12 @@ _CONTROLS = (
     ),
 )
 
-_MODULES = (auber, surrogate, greedy, exhaustive, random, confidence, michel, fisher, voita)
+_SEARCHES = (auber, surrogate, greedy, exhaustive)
+_RANKINGS = (random, confidence, michel, fisher, exchange, voita)
 
 METHODS: dict[str, Method] = {
     method.name: method
-    for methods in (*(module.METHODS for module in _MODULES), _CONTROLS)
+    for methods in (*(module.METHODS for module in (*_SEARCHES, *_RANKINGS)), _CONTROLS)
     for method in methods
 }
 

@@ -20,6 +20,7 @@ from auber.metrics.tags import NO_TAG, TagTruth
 from auber.metrics.task_metrics import predicts_one_class, predicts_one_number
 
 Targets = dict[str, Tensor]
+_TEMPERATURE = 2.0  # of distillation
 
 
 class Outputs(ABC):
@@ -46,6 +47,10 @@ class Outputs(ABC):
     def mean_loss(self, logits: Tensor, truth: Any) -> Tensor:
         """Return the mean loss of packed logits."""
 
+    @abstractmethod
+    def distance(self, logits: Tensor, taught: Tensor, mask: Tensor) -> Tensor:
+        """Return how far the logits of a padded batch are from those of a teacher: a mean."""
+
     def is_one_answer(self, logits: Tensor, truth: Any) -> bool:
         """Return whether packed logits predict the same class or number everywhere."""
         return False
@@ -66,6 +71,11 @@ class _Sequence(Outputs):
 
     def mean_loss(self, logits: Tensor, truth: Tensor) -> Tensor:
         return self._losses(logits, truth, "mean")
+
+    def distance(self, logits: Tensor, taught: Tensor, mask: Tensor) -> Tensor:
+        if logits.shape[-1] == 1:  # a number
+            return F.mse_loss(logits.float(), taught.float())
+        return _divergence(logits, taught).mean()
 
     def is_one_answer(self, logits: Tensor, truth: Tensor) -> bool:
         if truth.is_floating_point():
@@ -95,6 +105,9 @@ class _Tokens(Outputs):
     def mean_loss(self, logits: Tensor, truth: TagTruth) -> Tensor:
         total = F.cross_entropy(logits[truth.places].float(), truth.tags, reduction="sum")
         return total / max(len(truth.tags), 1)
+
+    def distance(self, logits: Tensor, taught: Tensor, mask: Tensor) -> Tensor:
+        return (_divergence(logits, taught) * mask).sum() / mask.sum()
 
     def is_one_answer(self, logits: Tensor, truth: TagTruth) -> bool:
         return predicts_one_class(logits[truth.places])
@@ -128,8 +141,24 @@ class _Spans(Outputs):
         # Rows without an answer have no loss; a batch may consist of such rows.
         return losses.sum() / (targets["start_positions"] != IGNORED).sum().clamp(min=1)
 
+    def distance(self, logits: Tensor, taught: Tensor, mask: Tensor) -> Tensor:
+        padding = mask[:, None] == 0  # (rows, 1, length)
+        scores, wanted = (
+            # a finite number: the divergence multiplies it by 0
+            each.float().transpose(1, 2).masked_fill(padding, -1e4)
+            for each in (logits, taught)
+        )
+        return _divergence(scores, wanted).mean()
+
     def mean_loss(self, logits: Tensor, truth: SpanTruth) -> Tensor:
         return span_loss(logits, truth)
+
+
+def _divergence(logits: Tensor, taught: Tensor) -> Tensor:
+    """Return the Kullback-Leibler divergence over the last dimension, scaled as by Hinton et al."""
+    own = F.log_softmax(logits.float() / _TEMPERATURE, dim=-1)
+    wanted = F.log_softmax(taught.float() / _TEMPERATURE, dim=-1)
+    return _TEMPERATURE**2 * F.kl_div(own, wanted, reduction="none", log_target=True).sum(-1)
 
 
 OUTPUTS: dict[str, Outputs] = {"sequence": _Sequence(), "tokens": _Tokens(), "spans": _Spans()}

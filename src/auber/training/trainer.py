@@ -30,6 +30,7 @@ from auber.training.batches import CAPTURE_WIDTH, LengthGroups, RowCollator, cut
 from auber.training.captured_steps import CapturedSteps, ComputeLoss, StepCache
 from auber.training.cuda_graphs import Capture, CaptureError, capture_for
 from auber.training.devices import Hardware
+from auber.training.distillation import Teacher
 from auber.training.monitor import Monitor, TuningError, TuningSettings
 from auber.training.outputs import OUTPUTS
 
@@ -48,7 +49,7 @@ class StepTrainer(Trainer):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        kind: str,
+        compute_loss: ComputeLoss,
         sampler: Sampler[int],
         capture: Capture | None,
         step_cache: StepCache,
@@ -57,7 +58,7 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._loss_of, self._sampler = _loss_of(kind), sampler
+        self._loss_of, self._sampler = compute_loss, sampler
         self._capture, self._step_cache = capture, step_cache
         self._stage, self._device_name = stage, device_name
         self.last_loss: Tensor | None = None  # of the last step, on the device
@@ -204,6 +205,7 @@ def run_trainer(
     seed: int,
     hardware: Hardware,
     step_cache: StepCache,
+    teacher: Teacher | None,
 ) -> tuple[int, int | None]:
     """Train a model in place; return the steps, and the rows run at a time if a batch did not fit.
 
@@ -221,7 +223,7 @@ def run_trainer(
             args=arguments,
             train_dataset=range(len(rows)),  # row indices; the collator knows the rows
             data_collator=RowCollator(rows, CAPTURE_WIDTH if capture else 1),
-            kind=rows.kind,
+            compute_loss=_loss_of(rows.kind) if teacher is None else teacher.loss_of(rows.kind),
             # Processes share a batch, so their consecutive batches are grouped as one.
             sampler=LengthGroups(rows.lengths, settings.batch_size, arguments.data_seed),
             capture=capture,

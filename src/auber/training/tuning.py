@@ -27,6 +27,7 @@ from auber.data.encoding import EncodedRows
 from auber.system.progress import Progress
 from auber.training.captured_steps import StepCache
 from auber.training.devices import Hardware
+from auber.training.distillation import Teacher
 from auber.training.monitor import (
     DivergedError,
     EarlyStopping,
@@ -84,12 +85,14 @@ def tune(
     name: str = "tuning",
     progress: Progress | None = None,
     step_cache: StepCache | None = None,
+    teacher: Teacher | None = None,
 ) -> TuningReport:
     """Fine-tune a model in place.
 
     `watch` is (rows, metric) for early stopping; then the settings must be a `LastTuning`. The
     progress shows the tuning as `stage` and names its numbers `name`/quantity. `step_cache` shares
-    captured steps with other tunings of the model. After a `TuningError` the model is unusable.
+    captured steps with other tunings of the model. With a `teacher` the model learns from it too.
+    After a `TuningError` the model is unusable.
     """
     started = time.perf_counter()
     require_finite_weights(model, stage)
@@ -107,7 +110,7 @@ def tune(
     with _freeze_objects():
         try:
             steps, micro_batch = run_trainer(
-                model, rows, settings, monitor, seed, hardware, step_cache or StepCache()
+                model, rows, settings, monitor, seed, hardware, step_cache or StepCache(), teacher
             )
         except torch.OutOfMemoryError as error:
             # The Trainer takes steps that do not fit in parts; this comes from the optimiser.

@@ -1,0 +1,79 @@
+"""Distillation: a pruned model learns from the unpruned one, its teacher, as well as from labels.
+
+The loss of a batch is
+
+    (1 - w) task loss + w distance of the outputs + h distance of the hidden states
+
+with `teacher.outputs` for w and `teacher.hidden` for h. The distance of the outputs is that of
+Hinton et al. (2015, *Distilling the Knowledge in a Neural Network*) at temperature 2; for numbers
+it is the squared difference. The hidden states are those of all layers: pruning leaves their size,
+so no projection has to be learned. Their squared difference is divided by the teacher's square.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from auber.config import Teaching
+from auber.data.encoding import part_batch
+from auber.training.captured_steps import ComputeLoss
+from auber.training.devices import Hardware
+from auber.training.outputs import OUTPUTS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class Teacher:
+    """A fixed copy of a model that others learn from."""
+
+    def __init__(self, model: PreTrainedModel, settings: Teaching, hardware: Hardware) -> None:
+        dtype = torch.bfloat16 if hardware.precision == "bfloat16" else torch.float32
+        self._model = copy.deepcopy(model).to(hardware.device, dtype).eval().requires_grad_(False)
+        self._settings = settings
+        self._losses: dict[str, ComputeLoss] = {}
+
+    def loss_of(self, kind: str) -> ComputeLoss:
+        """Return the loss function of a task type; the same one at every call."""
+        if kind not in self._losses:
+            self._losses[kind] = self._make_loss(kind)
+        return self._losses[kind]
+
+    def _make_loss(self, kind: str) -> ComputeLoss:
+        outputs, weight, hidden = OUTPUTS[kind], self._settings.outputs, self._settings.hidden
+
+        def compute_loss(model: Callable[..., Any], batch: dict[str, Tensor]) -> Tensor:
+            inputs, targets = part_batch(batch)
+            mask = inputs["attention_mask"]
+            with torch.no_grad():
+                taught = self._model(**inputs, output_hidden_states=bool(hidden))
+            own: list[Any] = []
+
+            def call_once(**given: Tensor) -> Any:
+                own.append(model(**given, output_hidden_states=bool(hidden)))
+                return own[-1]
+
+            loss = (1 - weight) * outputs.batch_loss(call_once, inputs, targets)
+            (output,) = own
+            if weight:
+                logits = outputs.logits(output), outputs.logits(taught)
+                loss = loss + weight * outputs.distance(*logits, mask)
+            if hidden:
+                states = zip(output.hidden_states[1:], taught.hidden_states[1:], strict=True)
+                distances = [_relative_distance(*pair, mask) for pair in states]
+                loss = loss + hidden * torch.stack(distances).mean()
+            return loss
+
+        return compute_loss
+
+
+def _relative_distance(states: Tensor, taught: Tensor, mask: Tensor) -> Tensor:
+    """Return the squared difference of hidden states (rows, length, hidden) without padding."""
+    weights = mask[..., None].float()
+    taught = taught.float()
+    return ((states.float() - taught) ** 2 * weights).sum() / (taught**2 * weights).sum()
