@@ -22,11 +22,13 @@ def unit_information(inputs: RankingInputs) -> UnitScores:
     return name_units(inputs, {site: found / len(inputs.rows) for site, found in sums.items()})
 
 
+choose_plan = partial(choose_by_importance, name="fisher", measure=unit_information)
+
 METHODS = (
     Method(
         "fisher",
         "removes the units whose gates have the smallest squared gradients for their cost",
-        choose_plan=partial(choose_by_importance, name="fisher", measure=unit_information),
+        choose_plan=choose_plan,
         removes_neurons=True,
     ),
 )

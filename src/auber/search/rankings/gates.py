@@ -79,6 +79,12 @@ class Trial:
         return fields
 
 
+def _block_indices(blocks: Sequence[Sequence[int]]) -> Tensor:
+    """Return the index of each unit's block: (present_units,)."""
+    of = {unit: index for index, block in enumerate(blocks) for unit in block}
+    return torch.tensor([of[unit] for unit in sorted(of)])
+
+
 class GateTraining:
     """Trains gates on the units of a model; every training begins with the same state.
 
@@ -98,17 +104,8 @@ class GateTraining:
             else [(head,) for head in units]
             for (kind, layer), units in present_units(inputs).items()
         }
-        # The index of each unit's block: (present_units,)
         self._block_of = {
-            site: torch.tensor(
-                [
-                    at
-                    for _, at in sorted(
-                        (unit, at) for at, block in enumerate(blocks) for unit in block
-                    )
-                ]
-            ).to(self._device)
-            for site, blocks in self.blocks.items()
+            site: _block_indices(blocks).to(self._device) for site, blocks in self.blocks.items()
         }
         # The multiply-adds of each gate, as shares of the encoder's; None: all count alike.
         self.shares: Tensor | None = None

@@ -30,11 +30,13 @@ def unit_importance(inputs: RankingInputs) -> UnitScores:
     return name_units(inputs, {site: found / norms[site[1]] for site, found in sums.items()})
 
 
+choose_plan = partial(choose_by_importance, name="michel", measure=unit_importance)
+
 METHODS = (
     Method(
         "michel",
         "removes the units that change the loss least",
-        choose_plan=partial(choose_by_importance, name="michel", measure=unit_importance),
+        choose_plan=choose_plan,
         removes_neurons=True,
     ),
 )

@@ -149,7 +149,7 @@ def _remove_evenly(
     width = max(width - width % size.multiple, min(size.multiple, costs.num_neurons))
     return PruningPlan(
         neurons={
-            layer: _ranked(of_layer)[: max(0, len(of_layer) - width)]
+            layer: lowest_first(of_layer)[: max(0, len(of_layer) - width)]
             for (_, layer), of_layer in scores.items()
         }
     )
@@ -173,7 +173,7 @@ def _rank_blocks(scores: UnitScores, multiple: int) -> list[_Block]:
     found = []
     for (kind, layer), of_layer in scores.items():
         size = multiple if kind == "neurons" else 1
-        ranked = _ranked(of_layer)
+        ranked = lowest_first(of_layer)
         ends = range(len(ranked) % size or size, len(ranked), size)
         for start, end in pairwise((0, *ends)):
             units = tuple(ranked[start:end])
@@ -182,7 +182,8 @@ def _rank_blocks(scores: UnitScores, multiple: int) -> list[_Block]:
     return sorted(found)
 
 
-def _ranked(scores: Mapping[int, float]) -> list[int]:
+def lowest_first(scores: Mapping[int, float]) -> list[int]:
+    """Return the units of a layer in the order of their scores."""
     return sorted(scores, key=lambda unit: (scores[unit], unit))
 
 
