@@ -107,10 +107,8 @@ class GateTraining:
         self._block_of = {
             site: _block_indices(blocks).to(self._device) for site, blocks in self.blocks.items()
         }
-        # The multiply-adds of each gate, as shares of the encoder's; None: all count alike.
-        self.shares: Tensor | None = None
-        if inputs.num_removed is None:
-            self.shares = self._find_shares(inputs).to(self._device)
+        # What closing each gate counts: its share of the multiply-adds, or 1 for a number of heads.
+        self.counts = self._find_counts(inputs)
         self._distribution = HardConcrete(self._settings.temperature, self._settings.stretch)
         self._collate = RowCollator(inputs.rows, CAPTURE_WIDTH if capture else 1)
         num_gates = sum(map(len, self.blocks.values()))
@@ -166,10 +164,8 @@ class GateTraining:
 
     def measure_closed(self, trial: Trial) -> float:
         """Return the number of closed gates, or their share of the encoder's multiply-adds."""
-        if self.shares is None:
-            return float(trial.closed)
         values = self._distribution.value(torch.tensor(trial.locations))
-        return float(self.shares.cpu()[values == 0].sum())
+        return float(self.counts.cpu()[values == 0].sum())
 
     def score(self, trial: Trial) -> UnitScores:
         """Return the location of each unit's gate; the neurons of a block share one."""
@@ -185,15 +181,15 @@ class GateTraining:
         self._captured = None
         self._hardware.free_unused()
 
-    def _find_shares(self, inputs: RankingInputs) -> Tensor:
+    def _find_counts(self, inputs: RankingInputs) -> Tensor:
         costs = costs_of(inputs.encoder, inputs.config.max_length)
-        cost = cost_by_kind(costs)
-        shares = [
-            cost[kind] * len(block) / costs.total
+        cost, has_size = cost_by_kind(costs), inputs.num_removed is None
+        counts = [
+            cost[kind] * len(block) / costs.total if has_size else 1.0
             for (kind, _), blocks in self.blocks.items()
             for block in blocks
         ]
-        return torch.tensor(shares)
+        return torch.tensor(counts, device=self._device)
 
     def _to_device(self, batch: Batch) -> Batch:
         if self._device.type != "cuda":
@@ -239,9 +235,8 @@ class GateTraining:
         ):
             losses = row_losses(self._model, self._rows.kind, inputs, targets)  # (rows,)
         is_open = self._distribution.open_probability(self._location)
-        # Shares are scaled to a mean of 1, so that penalties mean about the same.
-        scaled = is_open if self.shares is None else is_open * (self.shares / self.shares.mean())
-        open_gates = scaled.sum()
+        # The counts are scaled to a mean of 1, so that penalties mean about the same.
+        open_gates = (is_open * (self.counts / self.counts.mean())).sum()
         loss = losses.mean() + self._penalty * open_gates
         (gradient,) = torch.autograd.grad(loss, self._location)
         self._gradient.copy_(gradient)
