@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from auber.config import Config, Value
+from auber.config import Config, Size, Value
 from auber.models.plan import PruningPlan
 from auber.system.progress import Progress
 
@@ -119,6 +119,13 @@ def score_curve(scores: Iterable[float]) -> list[tuple[int, float]]:
     return curve
 
 
+def kinds_of(size: Size) -> tuple[str, ...]:
+    """Return the kinds of units that go for a target size."""
+    if size.even:
+        return ("neurons",)
+    return ("heads", "neurons") if size.units == "both" else (size.units,)
+
+
 @dataclass(frozen=True)
 class RankingInputs:
     """The inputs of a ranking: the fine-tuned model, its training rows, and what to remove."""
@@ -136,12 +143,7 @@ class RankingInputs:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of units among which to choose."""
-        size = self.config.size
-        if self.num_removed is not None:
-            return ("heads",)
-        if size.even:
-            return ("neurons",)
-        return ("heads", "neurons") if size.units == "both" else (size.units,)
+        return ("heads",) if self.num_removed is not None else kinds_of(self.config.size)
 
     def once(self, key: Any, compute: Callable[[], T]) -> T:
         """Return what `compute` returned when a ranking of this model first asked for the key."""

@@ -9,14 +9,14 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from auber.config import Size
 from auber.errors import ConfigError, ModelError, PlanError
 from auber.models.plan import PruningPlan
-from auber.search.methods import RankingInputs
+from auber.search.methods import RankingInputs, kinds_of
 
 if TYPE_CHECKING:
     from auber.models.costs import UnitCosts
@@ -93,8 +93,7 @@ def check_size(encoder: Encoder, size: Size, max_length: int) -> None:
             f"--keep must be at most the share that the model still has, {now:.3f}, found "
             f"{size.share:g}; lower it"
         )
-    everything = _everything_but_the_least(encoder, size)
-    least = costs.share(removed | everything)
+    least = costs.share(removed | _everything_but_the_least(encoder, size))
     if size.share < least:
         stays, more = _describe_least(size)
         raise ConfigError(
@@ -105,23 +104,22 @@ def check_size(encoder: Encoder, size: Size, max_length: int) -> None:
 
 def _describe_least(size: Size) -> tuple[str, str]:
     """Return what stays at least, and a remedy beside a larger size."""
-    least = f"{size.multiple} neurons" if size.multiple > 1 else "one neuron"
-    if size.even or size.units == "neurons":
-        return f"all heads and {least} stay", "" if size.even else ", or add --units both"
-    if size.units == "heads":
-        return "one head and all neurons stay", ", or add --units both"
-    return f"one head and {least} stay", ""
+    kinds = kinds_of(size)
+    heads = "one head" if "heads" in kinds else "all heads"
+    neurons = f"{size.multiple} neurons" if size.multiple > 1 else "one neuron"
+    if "neurons" not in kinds:
+        neurons = "all neurons"
+    more = ", or add --units both" if len(kinds) == 1 and not size.even else ""
+    return f"{heads} and {neurons} stay", more
 
 
 def _everything_but_the_least(encoder: Encoder, size: Size) -> PruningPlan:
-    layers = range(encoder.num_layers)
-    heads: dict[int, Sequence[int]] = {}
-    neurons: dict[int, Sequence[int]] = {}
-    if not size.even and size.units != "neurons":
-        heads = {layer: encoder.present(layer)[1:] for layer in layers}
-    if size.even or size.units != "heads":
-        neurons = {layer: encoder.present_neurons(layer)[size.multiple :] for layer in layers}
-    return PruningPlan(heads, neurons)
+    present = {"heads": (encoder.present, 1), "neurons": (encoder.present_neurons, size.multiple)}
+    removed = {}
+    for kind in kinds_of(size):
+        units, least = present[kind]
+        removed[kind] = {layer: units(layer)[least:] for layer in range(encoder.num_layers)}
+    return PruningPlan(**removed)
 
 
 def _remove_to_share(
