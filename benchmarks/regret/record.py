@@ -88,8 +88,8 @@ def record(model: str, task: TaskData, config: Config, units: Units, out: Path) 
             progress=StageLines(),
         )
         models.append(tuned.model)
-        if "learning_rate" in tuned.result:  # it is chosen once for all folds
-            config = config.replace({"first.learning_rate": tuned.result["learning_rate"]})
+        if rate := tuned.result.get("learning_rate"):  # it is chosen once for all folds
+            config = config.replace({"first.learning_rate": rate})
     train = encode_split(tuned.tokenizer, task, "train", config.max_length)
     encoder = encoder_of(models[0])
     splits = _make_splits(task, config, encoder.num_layers)
