@@ -133,7 +133,8 @@ def exchange(
             break  # every plan nearby is known
         candidates = np.array([*pool.values()])
         predicted = predict(np.array(flags), values, candidates, _PENALTY)
-        add(candidates[np.argsort(-predicted, kind="stable")[: int(min(batch, room))]])
+        best = np.argsort(-predicted, kind="stable")[: int(min(batch, room))]
+        add([candidates[place] for place in best])
     progress.end()
     place = int(np.argmax(scores))
     return ExchangeOutcome(
