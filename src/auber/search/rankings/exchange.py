@@ -7,12 +7,7 @@ model still explains of the labels, on a draw of training rows.
 
 from __future__ import annotations
 
-import numpy as np
-
-from auber.metrics.task_metrics import smooth_metric
-from auber.search.blocks import make_slots
 from auber.search.methods import Method, RankingChoice, RankingInputs
-from auber.search.players.exchange import Budget, exchange
 from auber.search.rankings import fisher
 from auber.search.rankings.common import by_kind
 from auber.search.rankings.selection import (
@@ -21,14 +16,19 @@ from auber.search.rankings.selection import (
     lowest_first,
     select_units,
 )
-from auber.system import seeds
 
 _BLOCKS_A_LAYER = 24  # of neurons
 
 
 def choose_plan(inputs: RankingInputs) -> RankingChoice:
     """Return the best plan that exchanges from fisher's plan lead to."""
+    import numpy as np  # it and torch: methods are listed without them
+
+    from auber.metrics.task_metrics import smooth_metric
     from auber.scoring import PlanScorer
+    from auber.search.blocks import make_slots
+    from auber.search.players.exchange import Budget, exchange
+    from auber.system import seeds
 
     config, encoder = inputs.config, inputs.encoder
     scores = inputs.once("fisher", lambda: fisher.unit_information(inputs))
