@@ -28,7 +28,6 @@ from auber.data import load_task
 from auber.data.splits import hold_out
 from auber.data.task import TaskData
 from auber.run import provenance
-from auber.run.records import Plan
 from auber.search.registry import get_method
 from auber.system.files import write_json
 from auber.system.records import Count, Name, Number, Record, read
@@ -39,13 +38,12 @@ CONTROL = "original+tuning"
 
 
 class ModelRecord(Record):
-    """One model of an arm: scores in points, what remains of the multiply-adds, and the plan."""
+    """One model of an arm: scores in points, and what remains of the multiply-adds."""
 
     develop: Number
     train: Number
     loss: Number | None
     remaining: Number
-    removed: Plan
 
 
 class ArmRecord(Record):
@@ -198,7 +196,6 @@ def _describe(model: dict[str, Any]) -> ModelRecord:
         train=100 * model["train"]["score"],
         loss=model["dev"]["loss"],
         remaining=model["remaining"]["multiply_adds"],
-        removed=model["plan"],
     )
 
 

@@ -65,14 +65,17 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         progress: Progress | None = None,
     ) -> None:
         self.task = load_task(task) if isinstance(task, str) else task
-        self.method = get_method(method).name
-        self.heads = heads
-        self.config = (
-            config if isinstance(config, Config) else make_config(config, task=self.task.name)
-        )
+        if not isinstance(config, Config):
+            config = make_config(config, task=self.task.name)
         if keep is not None:
-            self.config = self.config.replace({"size.keep": check_keep(keep)})
-        if out is None and (self.config.size.tolerance or len(self.config.size.shares) > 1):
+            config = config.replace({"size.keep": check_keep(keep)})
+        self._options: dict[str, Any] = {
+            "task": self.task,
+            "method": get_method(method).name,
+            "heads": heads,
+            "config": config,
+        }
+        if out is None and (config.size.tolerance or len(config.size.shares) > 1):
             raise ConfigError(
                 "AuberCallback: several sizes need a folder, found none; give out='runs/mine'"
             )
@@ -81,7 +84,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         self.pruned: Pruned | None = None
         # The model before training, if fold models are trained from it.
         self._origin: PreTrainedModel | None = None
-        if self.config.protocol == "heldout":
+        if config.protocol == "heldout":
             raise ConfigError(
                 "AuberCallback: protocol must be seen or crossfit, found heldout: the trainer has "
                 "tuned on the rows to hold out; leave the setting, or run auber.prune on the "
@@ -109,18 +112,11 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
                 "save the model and prune it with auber.prune"
             )
         check_fit(model, processing_class, self.task, f"the trainer's {type(model).__name__}")
-        request = check_pruning(
-            model,
-            processing_class,
-            task=self.task,
-            method=self.method,
-            heads=self.heads,
-            config=self.config,
-        )
+        request = check_pruning(model, processing_class, **self._options)
         if request.needs_first_tuning:
             raise ConfigError(
                 "first.when must be auto or never for a model that is trained already, found "
-                f"{self.config.first.when}"
+                f"{request.config.first.when}"
             )
         if self.out is not None:
             if is_run(self.out):
@@ -129,8 +125,8 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         if request.needs_fold_models:
             if state.global_step:
                 raise ConfigError(
-                    f"AuberCallback: the training goes on after step {state.global_step}, and fold "
-                    "models are trained from the model before the first; give "
+                    f"AuberCallback: training resumes after step {state.global_step}, and fold "
+                    "models are trained from the model before the first step; give "
                     'config=auber.make_config(settings={"protocol": "seen"}), or run auber.prune '
                     "on the trained model with its origin"
                 )
@@ -152,11 +148,8 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
             self.pruned = prune(
                 model,
                 processing_class,
-                task=self.task,
-                method=self.method,
-                heads=self.heads,
+                **self._options,
                 origin=self._origin,
-                config=self.config,
                 out=self.out,
                 progress=self.progress,
             )

@@ -32,7 +32,7 @@ SETTINGS: dict[str, Value] = {
     "layer.learning_rate": LEARNING_RATE / 10,
     "last.learning_rate": LEARNING_RATE / 10,
     "agent.episodes": 80,  # games of 8 heads are short, and learning starts at the 128th move
-    "reward.folds": 3,  # most of the time goes into fold models
+    "reward.folds": 3,  # fold models take most of the time
 }
 
 METHODS = ("auber", "original+tuning", "random")

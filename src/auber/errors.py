@@ -7,7 +7,7 @@ The command line prints an `AuberError` as that line and exits with 2; any other
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def printable(text: str) -> str:
@@ -56,9 +56,17 @@ def suggest(name: str, known: Iterable[str]) -> str:
 def unknown_name(kind: str, name: str, known: Iterable[str], most: int | None = None) -> str:
     """Return the message for an unknown name: a suggestion and at most `most` known names."""
     names = sorted(known)
-    more = ", ..." if len(names[:most]) < len(names) else ""
-    known_names = f"{', '.join(names[:most])}{more}"
-    return f"Unknown {kind} '{name}'.{suggest(name, names)} Known: {known_names}"
+    return f"Unknown {kind} '{name}'.{suggest(name, names)} Known: {shorten(names, most)}"
+
+
+def shorten(names: Sequence[str], most: int | None = 10) -> str:
+    """Return the first names of a list as text for a message."""
+    return ", ".join(names[:most]) + (", ..." if len(names[:most]) < len(names) else "")
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message."""
+    return (str(error).splitlines() or [""])[0]
 
 
 def show_value(value: object) -> str:

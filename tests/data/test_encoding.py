@@ -157,7 +157,7 @@ def joined(tokenizer, ids):
 
 def test_a_words_tag_is_at_its_first_token(tokenizer):
     rows = encode_words(tokenizer, WORDS, 64, NAMES)
-    for row, (words, tags) in enumerate(zip(WORDS.words, WORDS.tags, strict=True)):
+    for row, (words, tags) in enumerate(zip(WORDS.words, WORDS.labels, strict=True)):
         ids, placed = rows.input_ids[row], rows[row]["labels"]
         assert [tag for tag in placed if tag != NO_TAG] == list(tags)
         assert len(ids) == len(placed)

@@ -86,9 +86,10 @@ DAMAGED = [
     ("rte", "RTE/dev.tsv", FILES["RTE/dev.tsv"] + "1\tE\tF\n",
      "line 3: 4 columns are needed, found 3; correct the line$"),
     ("rte", "RTE/dev.tsv", FILES["RTE/dev.tsv"] + "1\tE\tF\t1\n",
-     "line 3: the label must be one of entailment, not_entailment, found '1'; correct it$"),
+     r"line 3: label '1' is not one of the known labels \(entailment, not_entailment\); correct it "
+     "or leave the row out$"),
     ("cola", "CoLA/train.tsv", "a\t1\t\tx\na\t0\t\t \n",
-     r"CoLA.train\.tsv, line 2: the text is empty"),
+     r"CoLA.train\.tsv, line 2, column 'sentence': the text is empty"),
     ("cola", "CoLA/dev.tsv", "a\n", "line 1: 4 columns are needed, found 1"),
     ("mrpc", "MRPC/dev.tsv", "Quality\t#1 String\t#2 String\n", "^mrpc: dev has no rows"),
 ]

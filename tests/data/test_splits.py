@@ -87,15 +87,12 @@ def test_shares_are_those_of_the_method():
     sizes = [(len(layer.reward), len(layer.mini_train)) for layer in seen.layers]
     assert sizes == [(2000, 1000)] * 12
     assert (len(seen.last_watch), len(seen.last_train)) == (300, 2700)
+    unwatched = make_splits(labels(50), config(last__watch_fraction=0.0), 1, False)
+    assert (unwatched.last_watch, unwatched.last_train) == ((), tuple(range(50)))
     heldout = make_splits(labels(1000), config(protocol="heldout"), 2, False)
     layer = heldout.layers[0]
     assert (len(heldout.first), len(layer.reward), len(layer.mini_train)) == (600, 300, 200)
     assert (len(heldout.last_watch), len(heldout.last_train)) == (100, 900)
-
-
-def test_without_rows_to_watch_the_last_tuning_has_all_of_train():
-    found = make_splits(labels(50), config(last__watch_fraction=0.0), 1, False)
-    assert (found.last_watch, found.last_train) == ((), tuple(range(50)))
 
 
 def test_layers_redraw_and_seeds_decide():
@@ -107,12 +104,28 @@ def test_layers_redraw_and_seeds_decide():
     assert make_splits(labels(200), config(seed=3), 1, False).layers[0] == found.layers[0]
     heldout = make_splits(labels(200), config(seed=3, protocol="heldout"), 2, False)
     assert heldout.layers[0].mini_train != heldout.layers[1].mini_train
+    folds, again, others = (
+        make_splits(labels(90), config(protocol="crossfit", seed=seed), 1, False).folds
+        for seed in (0, 0, 1)
+    )
+    assert folds == again != others
+    assert sorted(map(len, folds)) == sorted(map(len, others)) == [30, 30, 30]
 
 
-def test_a_bound_keeps_the_shares_of_the_classes():
-    uneven = [0] * 700 + [1] * 295 + [2] * 5
-    found = make_splits(uneven, config(reward__fraction=1.0, reward__max_rows=100), 1, False)
-    assert Counter(uneven[row] for row in found.layers[0].reward) == {0: 70, 1: 29, 2: 1}
+SINGLE = [0] * 60 + [1] * 36 + [2, 3, 4, 5]  # their quota of one comes out of the large classes'
+
+
+@pytest.mark.parametrize(
+    ("uneven", "most", "expected"),
+    [
+        ([0] * 700 + [1] * 295 + [2] * 5, 100, {0: 70, 1: 29, 2: 1}),
+        (SINGLE, 20, {0: 10, 1: 6, 2: 1, 3: 1, 4: 1, 5: 1}),
+        (SINGLE, 6, dict.fromkeys(range(6), 1)),
+    ],
+)
+def test_a_bound_keeps_the_shares_of_the_classes(uneven, most, expected):
+    found = make_splits(uneven, config(reward__fraction=1.0, reward__max_rows=most), 1, False)
+    assert Counter(uneven[row] for row in found.layers[0].reward) == expected
 
 
 @pytest.mark.parametrize(("protocol", "size"), [("seen", 25), ("heldout", 30)])
@@ -123,11 +136,8 @@ def test_a_rare_class_is_always_in_the_reward_set(protocol, size):
         for layer in make_splits(rare, chosen, 2, False).layers:
             assert 99 in layer.reward
             assert len(layer.reward) == size
-
-
-def test_regression_targets_need_no_classes():
-    targets = [row / 7 for row in range(50)]
-    found = make_splits(targets, config(reward__max_rows=3), 1, True)
+    numbers = [row / 7 for row in range(50)]  # to predict, so without classes
+    found = make_splits(numbers, config(protocol=protocol, reward__max_rows=3), 1, True)
     assert len(found.layers[0].reward) == 3
 
 
@@ -145,23 +155,23 @@ def test_the_json_names_the_rows_of_every_part(protocol):
 
 # fmt: off
 TOO_SMALL = [
-    (0, 1, {}, "train, rows to watch: at least one row is needed, it would have none of 0; raise "
+    (0, 1, {}, "train, rows to watch: at least one row is needed, there would be none; raise "
      "last.watch_fraction or give more rows$"),
-    (4, 2, {}, "train, rows to watch: at least one row is needed, it would have none of 4; raise"),
+    (4, 2, {}, "train, rows to watch: at least one row is needed, there would be none; raise"),
     (20, 2, {"reward__fraction": 0.99},
-     "train, mini-train: at least one row is needed, .* none of 20; lower reward.fraction or give"),
+     "train, mini-train: at least one row is needed, .* be none; lower reward.fraction or give"),
     (20, 5, {"reward__fraction": 0.1},
      "reward set: at least one row of each of the 5 classes is needed, it would have 2 of 20 rows; "
      "raise reward.fraction or give more rows$"),
     (40, 4, {"reward__max_rows": 3},
-     "reward set: at least one row of each of the 4 classes is needed, reward.max_rows allows 3 "
-     "rows; raise it to 4 or more$"),
+     "reward set: at least one row of each of the 4 classes is needed, reward.max_rows allows 3; "
+     "raise it$"),
     (3, 2, {"protocol": "heldout"},
      "reward set: .* it would have 1 of 3 rows; choose protocol seen or give more rows$"),
     (4, 1, {"protocol": "heldout"},
-     "train, rows to watch: .* none of 4; choose protocol seen or give more rows$"),
+     "train, rows to watch: .* be none; choose protocol seen or give more rows$"),
     (20, 2, {"protocol": "heldout", "reward__fraction": 0.99},
-     "train, mini-train: .* none of 12; lower reward.fraction or give more rows$"),
+     "train, mini-train: .* be none; lower reward.fraction or give more rows$"),
     (30, 2, {"protocol": "crossfit", "reward__folds": 40},
      "folds: at least one row for each of 40 is needed, found 30; lower reward.folds or give"),
 ]
@@ -265,30 +275,8 @@ def test_a_premise_stays_in_one_fold_and_folds_stay_even(premises, seed, folds, 
 
 def test_rows_without_a_text_in_common_are_dealt_as_before():
     rows = Rows(tuple(map(str, range(61))), None, tuple(labels(61, 3)))
-    chosen = config(protocol="crossfit", reward__folds=4)
-    assert make_splits(rows.labels, chosen, 1, False, rows) == make_splits(
-        rows.labels, chosen, 1, False
-    )
-
-
-def test_folds_of_two_seeds_differ():
-    first, second = (
-        make_splits(labels(90), config(protocol="crossfit", seed=seed), 1, False).folds
-        for seed in (0, 1)
-    )
-    assert first != second
-    assert sorted(map(len, first)) == sorted(map(len, second)) == [30, 30, 30]
-    assert first == make_splits(labels(90), config(protocol="crossfit", seed=0), 1, False).folds
-
-
-def test_several_classes_of_a_single_row_are_all_rewarded():
-    """Their quota of one each comes out of the large classes'."""
-    uneven = [0] * 60 + [1] * 36 + [2, 3, 4, 5]
-    found = make_splits(uneven, config(reward__fraction=1.0, reward__max_rows=20), 1, False)
-    counts = Counter(uneven[row] for row in found.layers[0].reward)
-    assert counts == {0: 10, 1: 6, 2: 1, 3: 1, 4: 1, 5: 1}
-    few = make_splits(uneven, config(reward__fraction=1.0, reward__max_rows=6), 1, False)
-    assert Counter(uneven[row] for row in few.layers[0].reward) == dict.fromkeys(range(6), 1)
+    given = (rows.labels, config(protocol="crossfit", reward__folds=4), 1, False)
+    assert make_splits(*given, rows) == make_splits(*given)
 
 
 @settings(max_examples=40, deadline=None)
@@ -297,10 +285,16 @@ def test_several_classes_of_a_single_row_are_all_rewarded():
     classes=st.integers(1, 3),
 )
 def test_rows_set_aside_share_no_text_with_others(rows, classes):
-    texts = [(f"premise {one}", f"hypothesis {other}") for one, other in rows]
     names = [sum(row) % classes for row in rows]
+    premises, hypotheses = zip(*rows, strict=True)
+    pairs = Rows(
+        tuple(f"premise {name}" for name in premises),
+        tuple(f"hypothesis {name}" for name in hypotheses),
+        tuple(names),
+    )
+    texts = pairs.texts()
     try:
-        kept, aside = set_aside(texts, names, 0.2)
+        kept, aside = set_aside(pairs, names, 0.2)
     except TaskError:  # all rows may hang together
         return
     assert sorted(kept + aside) == list(range(len(rows)))
@@ -310,13 +304,13 @@ def test_rows_set_aside_share_no_text_with_others(rows, classes):
 
 
 def test_a_share_of_each_class_is_set_aside():
-    texts = [(f"text {row}",) for row in range(100)]
+    texts = Rows(tuple(f"text {row}" for row in range(100)), None, (0,) * 100)
     names = ["rare"] * 2 + ["some"] * 20 + ["most"] * 78
     kept, aside = set_aside(texts, names, 0.2)
     assert Counter(names[row] for row in aside) == {"some": 4, "most": 16}
     assert set_aside(texts, names, 0.2) == (kept, aside)
     with pytest.raises(TaskError, match="^dev: no row of 4 can be set aside with a text of its"):
-        set_aside([("same",)] * 4, [0, 1, 0, 1], 0.2)
+        set_aside(Rows(("same",) * 4, None, (0, 1, 0, 1)), [0, 1, 0, 1], 0.2)
 
 
 def test_rows_held_out_for_a_tolerance_are_in_no_other_list():

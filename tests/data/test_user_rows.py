@@ -111,7 +111,7 @@ def test_tagged_words(tmp_path):
     renamed = [{"words": row["tokens"], "ner": row["tags"]} for row in TAGGED]
     assert make_task(renamed, renamed, kind="tokens", text="words", label="ner") == task
     ordered = make_task(TAGGED, TAGGED, kind="tokens", labels=["I-ORG", "B-ORG", "O"])
-    assert ordered.train.tags == ((1, 2), (1,))
+    assert ordered.train.labels == ((1, 2), (1,))
 
 
 def test_tags_of_other_schemes_need_another_metric():
@@ -149,14 +149,14 @@ BAD_ROWS = [
     ({}, None,
      "train: a file, or rows that each map columns to values, are needed, found NoneType$"),
     ({}, {"text": ["one"]}, "train: .* needed, found dict; give a list of rows, not columns$"),
-    ({}, [("one", 1)], "train row 0: a row must map columns to values, found tuple$"),
+    ({}, [("one", 1)], "train row 0: must be an object that maps columns to .*, found tuple$"),
     ({}, [{"text": "one"}],
-     "train row 0: Unknown column 'label'. Known: text; name it with --label$"),
+     "train row 0: Unknown column 'label'. Known: text; name it with --label, or complete the row"),
     ({}, [*texts(1), {"text": "two"}],
-     "train row 1: one column 'label' is needed, found no such column; there are text$"),
+     "train row 1: Unknown column 'label'. Known: text; name it with --label, or complete the row"),
     ({}, [{1: "one", "Text": 1}], "train row 0: Unknown column 'text'. Did you mean 'Text'. "
-     "Known: 1, Text; name it with --text$"),
-    ({}, [dict.fromkeys(map(str, range(100)), "")], r".* 26, \.\.\.; name it with --text$"),
+     "Known: 1, Text; name it with --text, or complete the row$"),
+    ({}, [dict.fromkeys(map(str, range(100)), "")], r".* 26, \.\.\.; name it with --text, or"),
     ({}, TAGGED, "train row 0: Unknown column 'text'. Known: tags, tokens; they look like rows of "
      "kind tokens: add --kind tokens, or name the column with --text$"),
     ({}, [{"text": " ", "label": 1}],

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from auber.errors import ConfigError
-from auber.export import TARGETS, export_model
-from auber.export.measure import time_exported
-from auber.system.progress import Progress
-from auber.training.timing import Limits
+from auber.export import TARGETS
 from tests.export.models import save_pruned
 
 
@@ -47,11 +43,3 @@ def test_the_help_lists_the_targets(run_auber):
     page = " ".join(run_auber("export", "--help")[1].split())
     for name, doc in TARGETS.items():
         assert f"{name}: {doc}" in page
-
-
-def test_only_a_graph_can_be_timed(tmp_path):
-    save_pruned(tmp_path / "mine")
-    exported = export_model(tmp_path / "mine", "dense")
-    message = "mine-dense: only an ONNX graph can be timed, found an export to dense$"
-    with pytest.raises(ConfigError, match=message):
-        time_exported(exported, limits=Limits(), progress=Progress())

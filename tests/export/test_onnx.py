@@ -13,7 +13,7 @@ import torch
 from auber.data.task_types import TASK_TYPES
 from auber.errors import CheckpointError
 from auber.export import onnx
-from auber.export.onnx import OUTPUT_NAMES, graph_call, open_graph, write_graph
+from auber.export.onnx import OUTPUT_NAMES, Graph, write_graph
 from auber.export.pages import NOUNS
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
@@ -55,20 +55,20 @@ def test_a_graph_without_some_units(model_type, kind, plan, tmp_path, capfd, cap
     remove(model, plan)
     inputs, outputs = inputs_of(model_type), OUTPUTS[kind]
     write_graph(model, tmp_path / "model.onnx", inputs)
-    session = open_graph(tmp_path / "model.onnx", threads=1)
+    graph = Graph(tmp_path / "model.onnx", threads=1)
     assert capfd.readouterr() == ("", "")
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     axes = ["batch", "length"]
-    assert [(each.name, each.shape) for each in session.get_inputs()] == [
+    assert [(each.name, each.shape) for each in graph.session.get_inputs()] == [
         (name, axes) for name in inputs
     ]
-    assert [each.name for each in session.get_outputs()] == list(OUTPUT_NAMES[kind])
+    assert [each.name for each in graph.session.get_outputs()] == list(OUTPUT_NAMES[kind])
     for rows, length, padded in SHAPES:
         batch = random_rows(encoder_of(model), inputs, rows=rows, length=length, padded=padded)
         with torch.inference_mode():
             found, expected = (
-                outputs.pack(outputs.logits(output), batch["attention_mask"])
-                for output in (graph_call(session, batch)(), model(**batch))
+                outputs.pack(outputs.logits(each(**batch)), batch["attention_mask"])
+                for each in (graph, model)
             )
         assert torch.allclose(found, expected, atol=1e-4)
 
@@ -81,7 +81,7 @@ def test_a_layer_without_any_unit(tmp_path):
     assert model.dtype == torch.bfloat16  # the caller's model is unchanged
     with torch.inference_mode():
         expected = model.float()(**batch).logits
-    found = graph_call(open_graph(tmp_path / "model.onnx", 1), batch)().logits
+    found = Graph(tmp_path / "model.onnx", 1)(**batch).logits
     assert torch.allclose(found, expected, atol=1e-4)
 
 
@@ -93,7 +93,7 @@ def test_onnxruntime_sends_no_telemetry(monkeypatch):
         InferenceSession=lambda *_, **__: seen.append(os.environ["ORT_DISABLE_TELEMETRY"]),
     )
     monkeypatch.setitem(sys.modules, "onnxruntime", module)
-    open_graph(Path("model.onnx"), 1)
+    Graph(Path("model.onnx"), 1)
     assert seen == ["1"]
 
 

@@ -47,8 +47,8 @@ def test_stored_measurements_round_trip(path):
 def test_a_damaged_measurement_is_refused():
     damaged = {**make_speed().to_json(), "runs": [], "format": 1}
     message = (
-        "^speed.json: 'format' must be 2, found 1; 'runs' must have at least one run.*: measure it "
-        "again$"
+        "^speed.json: 'format' must be 2, found 1; 'runs' must be at least 1 entries long.*: "
+        "measure it again$"
     )
     with pytest.raises(RunError, match=message):
         parse(Speed, damaged, "speed.json", "measure it again")

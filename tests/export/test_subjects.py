@@ -190,18 +190,20 @@ def write_results(path, *changes):
     return path
 
 
+EVEN = {"method": "fisher", "removed": 0, "plan": {"heads": {}, "neurons": {"0": "0-7"}}}
 WHOLE = {"method": "original", "removed": 0, "plan": {}}
 
 
 @pytest.fixture
 def kept(tmp_path):
-    """A results file of three runs and a start."""
+    """A results file of four runs and a start."""
     return write_results(
         tmp_path / "study.json",
         {**WHOLE, "kind": "finetune", "folder": "rte/seen/seed-3/start"},
         {"folder": "rte/seen/seed-3/auber"},
         {"task": "mrpc", "folder": "mrpc/seen/seed-3/auber"},
         {**WHOLE, "folder": "rte/seen/seed-3/original"},
+        {**EVEN, "folder": "rte/seen/seed-4/fisher"},
     )
 
 
@@ -210,6 +212,7 @@ def test_runs_of_a_results_file(kept, origin):
     assert [(subject.name, subject.plan) for subject in found] == [
         ("rte auber seed 3", UNEVEN),
         ("mrpc auber seed 3", UNEVEN),
+        ("rte fisher seed 3", PruningPlan(neurons={0: range(8)})),
     ]
     (mrpc,) = read_all(kept, model=origin, only=("method=auber", "task=mrpc,seed=3"))
     assert (mrpc.name, mrpc.config.num_labels) == ("mrpc auber seed 3", 2)
@@ -222,8 +225,8 @@ def test_runs_of_a_results_file(kept, origin):
     [
         (
             "seed=4",
-            "study.json: none of its runs is wanted; it has task: mrpc, rte; method: auber; "
-            "seed: 3; protocol: seen$",
+            "study.json: none of its runs is wanted; it has task: mrpc, rte; method: auber, "
+            "fisher; seed: 3; protocol: seen$",
         ),
         ("auber", "^--only takes key=value such as task=rte,seed=1, found 'auber'$"),
         ("head=3", "^--only: Unknown key 'head'"),
@@ -234,7 +237,7 @@ def test_a_choice_that_fits_nothing(kept, origin, only, message):
         read_all(kept, model=origin, only=(only,))
 
 
-def test_a_results_file_without_removed_heads(tmp_path, origin):
+def test_a_results_file_without_removed_units(tmp_path, origin):
     path = write_results(tmp_path / "study.json", WHOLE)
-    with refuse("study.json: holds no run that removed heads; give one that does, or name its run"):
+    with refuse("study.json: holds no run that removed units; give one that does, or name its run"):
         read_all(path, model=origin)

@@ -31,6 +31,7 @@ from tests.tiny_models import (
 
 PAGE = Path(__file__).parents[2] / "docs" / "encoders.md"
 SUBSETS = [*itertools.chain(*(itertools.combinations(range(HEADS), size) for size in range(HEADS)))]
+FLEXIBLE = [name for name in MODEL_TYPES if name not in ("deberta-v2", "mpnet")]
 UNEVEN = PruningPlan({0: [0, 3], 2: [1]}, {0: range(5, 40), 1: [0, 47], 2: [7]})
 
 
@@ -165,6 +166,20 @@ OFFERED = [
 @pytest.mark.parametrize(("model_type", "attention", "name"), OFFERED)
 def test_every_family_and_attention(model_type, attention, name):
     CHECKS[name](model_type, attention)
+
+
+@pytest.mark.slow  # torch compiles it
+@pytest.mark.filterwarnings("ignore")  # of torch, about its own compiler
+@pytest.mark.parametrize("model_type", FLEXIBLE)
+def test_masked_equals_removed_in_flex_attention(model_type):
+    """Without gradients, which torch computes on GPUs only."""
+    model, like = (tiny_model(model_type, attention=name) for name in ("flex_attention", "eager"))
+    batch = random_batch(model)
+    assert_close(logits(model, batch), logits(like, batch))
+    with masked(model, UNEVEN):
+        expected = logits(model, batch)
+    remove(model, UNEVEN)
+    assert_close(logits(model, batch), expected)
 
 
 def test_the_page_has_the_table_of_the_checks():

@@ -265,7 +265,7 @@ def test_one_row_of_each_class_is_enough_where_the_settings_let_it():
         (
             2,
             {},
-            "train, rows to watch: at least one row is needed, it would have none of 2; "
+            "train, rows to watch: at least one row is needed, there would be none; "
             "raise last.watch_fraction or give more rows",
         ),
         (
@@ -282,7 +282,7 @@ def test_one_row_of_each_class_is_enough_where_the_settings_let_it():
         (
             20,
             {"reward__max_rows": 1},
-            "reward set: .* reward.max_rows allows 1 rows; raise it to 2 or more",
+            "reward set: .* reward.max_rows allows 1; raise it",
         ),
     ],
 )

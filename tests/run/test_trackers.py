@@ -4,6 +4,7 @@ import json
 import logging
 import os
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -29,7 +30,7 @@ def prune(out, **changes):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """A run that nobody tracks: its folder and what came out."""
+    """An untracked run: its folder and its result."""
     folder = tmp_path_factory.mktemp("plain") / "run"
     return folder, prune(folder)
 
@@ -44,7 +45,7 @@ def same(first, second):
 
 
 def numbers_of(folder: Path) -> dict[tuple[str, int], float]:
-    """What a run's events say: (name, step) -> value, but for the pace and the clock."""
+    """Return the logged numbers of a run, (name, step) -> value, without times."""
     lines = map(json.loads, (folder / "events.jsonl").read_text().splitlines())
     return {
         (name, line["step"]): value
@@ -55,10 +56,7 @@ def numbers_of(folder: Path) -> dict[tuple[str, int], float]:
     }
 
 
-# What is told
-
-
-def test_a_run_tells_its_search_its_tunings_and_its_result(plain):
+def test_a_run_logs_its_search_its_tunings_and_its_result(plain):
     folder, outcome = plain
     numbers = numbers_of(folder)
     names = {name for name, _ in numbers}
@@ -75,9 +73,6 @@ def test_a_run_tells_its_search_its_tunings_and_its_result(plain):
     ]
     computed = sum(numbers["layers/rewards_computed", layer] for layer in range(3))
     assert computed == outcome.result["cost"]["rewards_computed"]
-
-
-# Which trackers
 
 
 def test_a_wrong_tracker_is_an_error_before_any_work(tmp_path, monkeypatch):
@@ -105,9 +100,6 @@ def test_trackers_are_a_list_each_once():
         check_trackers("mlflow")
 
 
-# TensorBoard and MLflow for real
-
-
 def test_tensorboard_gets_every_number_and_changes_none(plain, tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -122,8 +114,8 @@ def test_tensorboard_gets_every_number_and_changes_none(plain, tmp_path):
         for event in events.Scalars(tag)
         if "second" not in tag
     }
-    told = numbers_of(tmp_path / "run")
-    assert shown == pytest.approx(told)
+    logged = numbers_of(tmp_path / "run")
+    assert shown == pytest.approx(logged)
     (settings,) = folder.glob("*/hparams.yml")
     assert "agent.episodes: 6" in settings.read_text()
 
@@ -167,98 +159,69 @@ def test_mlflow_keeps_its_store_in_the_run_and_goes_on_as_the_same(plain, tmp_pa
     assert (found.info.run_name, found.info.status) == ("agreement seen seed 0 run", "FINISHED")
     assert found.data.params["agent.episodes"] == "6"
     history = client.get_metric_history(found.info.run_id, "layer-02/search/return")
-    told = numbers_of(tmp_path / "run")
+    logged = numbers_of(tmp_path / "run")
     assert {point.step: point.value for point in history} == pytest.approx(
-        {step: value for (name, step), value in told.items() if name == "layer-02/search/return"}
+        {step: value for (name, step), value in logged.items() if name == "layer-02/search/return"}
     )
-
-
-# The others
-
-
-class OtherTracker:
-    """Stands for a tracker that accelerate knows."""
-
-    requires_logging_directory = True
-    fails_at_start, fails_at_step, fails_at_end = False, None, False
-
-    def __init__(self, name, folder):
-        self.name, self.folder, self.logged, self.settings = name, folder, [], None
-        type(self).last = self
-
-    def start(self):
-        if self.fails_at_start:
-            raise OSError("no connection\nto the server")
-
-    def store_init_configuration(self, values):
-        self.settings = values
-
-    def log(self, values, step):
-        if step == self.fails_at_step:
-            raise OSError("connection lost")
-        self.logged.append((step, values))
-
-    def finish(self):
-        if self.fails_at_end:
-            raise OSError("gone")
 
 
 @pytest.fixture
 def other(monkeypatch):
-    """A tracker called other; its class."""
+    """Stand for a tracker that accelerate knows by the name other."""
     from accelerate import tracking
 
-    class Tracker(OtherTracker):
-        pass
-
+    made = Mock(requires_logging_directory=True)
     monkeypatch.setitem(TRACKERS, "other", "other")
     monkeypatch.setattr("auber.run.trackers.importlib.util.find_spec", lambda name: name)
-    monkeypatch.setitem(tracking.LOGGER_TYPE_TO_CLASS, "other", Tracker)
-    return Tracker
+    monkeypatch.setitem(tracking.LOGGER_TYPE_TO_CLASS, "other", made)
+    monkeypatch.setitem(tracking.LOGGER_TYPE_TO_CLASS, "another", made)
+    return made
 
 
 def test_other_trackers_get_one_count_of_steps_that_only_grows(other, tmp_path):
     with open_tracker("other", tmp_path / "track", "rte seen seed 0 run", {"seed": 0}) as listener:
         listener.record(5, {"layer-00/search/return": 1.0})
         listener.record(1, {"layer-01/search/return": 2.0})
-    tracker = other.last
-    assert (tracker.name, tracker.folder) == ("auber rte seen seed 0 run", str(tmp_path / "track"))
-    assert tracker.settings == {"seed": 0}
-    assert tracker.logged == [
-        (0, {"layer-00/search/return": 1.0, "layer-00/search/step": 5}),
-        (1, {"layer-01/search/return": 2.0, "layer-01/search/step": 1}),
+    other.assert_called_once_with("auber rte seen seed 0 run", str(tmp_path / "track"))
+    tracker = other.return_value
+    tracker.store_init_configuration.assert_called_once_with({"seed": 0})
+    assert tracker.log.call_args_list == [
+        call({"layer-00/search/return": 1.0, "layer-00/search/step": 5}, step=0),
+        call({"layer-01/search/return": 2.0, "layer-01/search/step": 1}, step=1),
     ]
+    tracker.finish.assert_called_once_with()
 
 
 def test_a_tracker_that_cannot_be_opened_is_an_error_before_any_work(other, tmp_path):
-    other.fails_at_start = True
+    tracker = other.return_value
+    tracker.start.side_effect = OSError("no connection\nto the server")
     message = (
-        r"^tracker other: cannot be opened \(OSError: no connection\); put that right or "
-        r"leave out --track other, and go on with --resume$"
+        r"^tracker other: cannot be opened \(OSError: no connection\); correct that or "
+        r"leave out --track other, then continue with --resume$"
     )
     with pytest.raises(RunError, match=message):
         prune(tmp_path / "run", progress=["other"])
     assert not list((tmp_path / "run" / "stages").iterdir())
-    other.fails_at_start = False
+    tracker.start.side_effect = None
     prune(tmp_path / "run", progress=["other"], resume=True)
-    assert other.last.settings["agent.episodes"] == 6
+    assert tracker.store_init_configuration.call_args.args[0]["agent.episodes"] == 6
 
 
-def test_each_tracker_gets_the_settings_of_a_run_once(other, tmp_path, monkeypatch):
-    from accelerate import tracking
-
-    monkeypatch.setitem(tracking.LOGGER_TYPE_TO_CLASS, "another", other)
-    for name, expected in (("other", {"seed": 0}), ("other", None), ("another", {"seed": 0})):
+def test_each_tracker_gets_the_settings_of_a_run_once(other, tmp_path):
+    for name, times in (("other", 1), ("other", 1), ("another", 2)):
         with open_tracker(name, tmp_path / "track", "x", {"seed": 0}):
-            assert other.last.settings == expected
+            stored = other.return_value.store_init_configuration
+            assert stored.call_args_list == [call({"seed": 0})] * times
 
 
 def test_a_tracker_that_fails_does_not_take_the_run_with_it(other, plain, tmp_path, caplog):
-    other.fails_at_step, other.fails_at_end = 3, True
+    tracker = other.return_value
+    tracker.log.side_effect = [None, None, None, OSError("connection lost")]
+    tracker.finish.side_effect = OSError("gone")
     with caplog.at_level(logging.WARNING):
         outcome = prune(tmp_path / "run", progress=["other"])
     assert same(outcome, plain[1])
-    assert len(other.last.logged) == 3
+    assert tracker.log.call_count == 4
     assert [
         record.getMessage() for record in caplog.records if "tracker other" in record.getMessage()
     ] == [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import weakref
 
 import pytest
 import torch
 
-from auber.config import FirstTuning
+from auber.config import FirstTuning, Teaching
 from auber.data.encoding import part_batch
 from auber.metrics.tags import NO_TAG
 from auber.models.plan import PruningPlan
@@ -15,6 +16,7 @@ from auber.models.surgery import remove
 from auber.training import trainer
 from auber.training.batches import RowCollator
 from auber.training.captured_steps import CapturedSteps, StepCache
+from auber.training.distillation import Teacher
 from auber.training.outputs import OUTPUTS
 from auber.training.tuning import tune
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
@@ -114,6 +116,24 @@ def test_replayed_tuning_has_the_bits_of_ordinary_tuning(kind, monkeypatch):
     replayed = tuned(monkeypatch, capture, kind)
     assert capture.recorded > 0
     assert same(replayed, tuned(monkeypatch, None, kind))
+
+
+def test_replayed_distillation_has_the_bits_of_ordinary_distillation(monkeypatch):
+    settings = Teaching(outputs=0.5, hidden=1.0)
+    capture, teachers = Repeater(), [Teacher(small_start()[0], settings, cpu()) for _ in range(2)]
+    replayed = tuned(monkeypatch, capture, teacher=teachers[0])
+    assert capture.recorded > 0
+    assert same(replayed, tuned(monkeypatch, None, teacher=teachers[1]))
+    assert not same(replayed, tuned(monkeypatch, None))
+
+
+def test_a_dropped_cache_frees_its_steps(monkeypatch):
+    cache = StepCache()
+    tuned(monkeypatch, Repeater(), step_cache=cache)
+    steps = weakref.ref(cache._steps)
+    assert steps() is not None
+    cache.drop()
+    assert steps() is None
 
 
 def test_steps_that_cannot_be_captured_are_ordinary_ones(monkeypatch, caplog):

@@ -9,11 +9,10 @@ import typer
 
 from auber.cli import options, screen
 from auber.errors import ConfigError
-from auber.export import TARGETS, WARN_ABOVE, export_model
+from auber.export import TARGETS, WARN_ABOVE, Exported, export_model
 
 if TYPE_CHECKING:
     from auber.export.speed import Timing
-    from auber.export.verification import Exported
 
 _To = Annotated[
     str,

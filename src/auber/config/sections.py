@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import AfterValidator, Field, PlainValidator
 
 from auber.config.values import (
     Int,
@@ -18,11 +18,12 @@ from auber.config.values import (
     Value,
     build,
     declared,
-    flatten,
+    flatten_tables,
     format_toml,
     setting,
 )
 from auber.errors import ConfigError
+from auber.system.records import Record
 
 # Which models have seen the rows that give the reward.
 Protocol = Literal["seen", "heldout", "crossfit"]
@@ -51,16 +52,14 @@ def _normalize_layers(text: str) -> str:
 def _normalize_sizes(keep: float | str) -> float | str:
     """Return one share as a number, several as `0.5,0.25` in descending order."""
     try:
-        shares = [float(word) for word in keep.split(",")] if isinstance(keep, str) else [keep]
+        shares = sorted((float(word) for word in str(keep).split(",")), reverse=True)
     except ValueError:
         shares = [-1.0]
-    several = len(shares) > 1
-    names = {f"{share:g}" for share in shares}
-    if len(names) < len(shares) or not all(several * 1e-4 <= share <= 1 for share in shares):
+    names = [f"{share:g}" for share in shares]
+    smallest = 1e-4 if len(shares) > 1 else 0
+    if len(set(names)) < len(names) or not all(smallest <= share <= 1 for share in shares):
         raise ValueError(f"must be {_SIZES_FORM}")
-    return (
-        ",".join(f"{share:g}" for share in sorted(shares, reverse=True)) if several else shares[0]
-    )
+    return shares[0] if len(shares) == 1 else ",".join(names)
 
 
 def _check_rate(value: Any) -> Any:
@@ -73,16 +72,8 @@ def _check_rate(value: Any) -> Any:
 Rate = Annotated[float | Literal["auto"], PlainValidator(_check_rate)]
 
 
-class Section(BaseModel):
+class Section(Record):
     """Base class of the groups of settings."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        strict=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        defer_build=True,  # until first use: importing this module stays quick
-    )
 
 
 class FirstTuning(Section):
@@ -287,6 +278,11 @@ class Size(Section):
         8, "number that the neurons left in a layer are a multiple of; 1: any number", ge=1
     )
 
+    repair: bool = setting(
+        False,
+        "before tuning, refit the output matrices of what was pruned to the unpruned model by "
+        "least squares",
+    )
     step_epochs: Int = setting(
         0,
         "epochs of tuning after each step on the way to a size; a step removes 30 % of what is "
@@ -418,7 +414,7 @@ class Config(Section):
 
     def flat(self) -> dict[str, Value]:
         """Return the value of every setting by dotted key."""
-        return flatten(self)
+        return flatten_tables(self.model_dump())
 
     def to_toml(self) -> str:
         """Return the settings as TOML that `read_toml` reads back."""

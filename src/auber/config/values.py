@@ -55,29 +55,14 @@ def setting(
 
 @dataclass(frozen=True)
 class SettingInfo:
-    """One declared setting, for help texts and tables; `low` and `high` are inclusive."""
+    """One declared setting, for help texts and tables."""
 
     key: str
     kind: type
     optional: bool
-    default: Value
     doc: str
-    low: float | None
-    high: float | None
     choices: tuple[str, ...] | None
-    form: str | None  # the allowed texts, in words
-
-    @property
-    def allowed(self) -> str:
-        """Return the allowed values in words."""
-        if self.choices:
-            return ", ".join(self.choices)
-        words = self.form or _KINDS[self.kind]
-        if self.low is not None:
-            words += f" from {self.low:g}"
-        if self.high is not None:
-            words += f" to {self.high:g}"
-        return words + (" or none" if self.optional else "")
+    allowed: str  # the allowed values, in words
 
 
 @functools.cache
@@ -97,24 +82,15 @@ def _walk(cls: type[BaseModel], prefix: str) -> Iterator[SettingInfo]:
             parts = typing.get_args(kind)
             kind = next(part for part in parts if part in _KINDS)
         choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else None
-        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-        yield SettingInfo(
-            key=f"{prefix}{name}",
-            kind=str if choices else kind,
-            optional=types.NoneType in parts,
-            default=field.default,
-            doc=field.description or "",
-            low=next((item.ge for item in field.metadata if hasattr(item, "ge")), None),
-            high=next((item.le for item in field.metadata if hasattr(item, "le")), None),
-            choices=choices,
-            form=typing.cast("str | None", extra.get("form")),
-        )
-
-
-def flatten(model: BaseModel) -> dict[str, Value]:
-    """Return the value of every setting by dotted key."""
-    get: Any = functools.partial(functools.reduce, getattr)
-    return {info.key: get(info.key.split("."), model) for info in declared(type(model))}
+        kind, optional = str if choices else kind, types.NoneType in parts
+        extra: Any = field.json_schema_extra
+        allowed = ", ".join(choices or ()) or extra["form"] or _KINDS[kind]
+        for rule in field.metadata:
+            allowed += f" from {rule.ge:g}" if hasattr(rule, "ge") else ""
+            allowed += f" to {rule.le:g}" if hasattr(rule, "le") else ""
+        allowed += " or none" if optional else ""
+        doc = field.description or ""
+        yield SettingInfo(f"{prefix}{name}", kind, optional, doc, choices, allowed)
 
 
 def build(cls: type[M], values: Mapping[str, Any], where: str) -> M:
@@ -126,8 +102,8 @@ def build(cls: type[M], values: Mapping[str, Any], where: str) -> M:
     problems = {key: _describe_unknown(key, known) for key in values if key not in known}
     tables: dict[str, Any] = {}
     for key in known.keys() & values.keys():
-        *sections, name = key.split(".")
-        table = functools.reduce(lambda outer, part: outer.setdefault(part, {}), sections, tables)
+        section, _, name = key.rpartition(".")
+        table = tables.setdefault(section, {}) if section else tables
         table[name] = _parse_text(known[key], values[key])
     try:
         model = cls.model_validate(tables)
@@ -208,7 +184,7 @@ def flatten_tables(tables: Mapping[str, Any], prefix: str = "", depth: int = 0) 
     return flat
 
 
-def format_toml(flat: Mapping[str, str | int | float | bool | None]) -> str:
+def format_toml(flat: Mapping[str, Value]) -> str:
     """Return settings by dotted key as TOML; the settings of a section must be consecutive."""
     lines: list[str] = []
     section = ""

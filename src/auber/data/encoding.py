@@ -147,7 +147,8 @@ def encode_words(
     texts = [" ".join(words) for words in rows.words]
     encoded = tokenizer(texts, truncation=True, max_length=max_length, return_offsets_mapping=True)
     tags = [
-        _tags_of(*row) for row in zip(encoded["offset_mapping"], rows.words, rows.tags, strict=True)
+        _tags_of(*row)
+        for row in zip(encoded["offset_mapping"], rows.words, rows.labels, strict=True)
     ]
     total = sum(map(len, rows.words))
     num_cut = total - sum(tag != NO_TAG for row in tags for tag in row)
@@ -180,7 +181,7 @@ def encode_questions(
     contexts: list[Span] = []
     spans: list[list[Span]] = []
     for row, (offsets, answers) in enumerate(
-        zip(encoded["offset_mapping"], rows.answers, strict=True)
+        zip(encoded["offset_mapping"], rows.labels, strict=True)
     ):
         tokens = [place for place, text in enumerate(encoded.sequence_ids(row)) if text == 1]
         context = (tokens[0], tokens[-1]) if tokens else (0, -1)

@@ -17,14 +17,14 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from auber.errors import TaskError, unknown_name
+from auber.errors import TaskError, first_line, shorten, unknown_name
 
 _SEPARATORS = {"commas": ",", "tabs": "\t", "semicolons": ";"}
 
@@ -40,7 +40,7 @@ class ColumnError(TaskError):
 
 
 def read_records(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    """Yield the records of a file, whose format follows from the name; each has these columns."""
+    """Yield the records of a file with these columns; its format follows from its name."""
     suffix = path.suffix.lower()
     if path.is_dir():
         raise TaskError(f"{path}: is a folder; name a file of rows in it")
@@ -50,29 +50,30 @@ def read_records(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     return _READERS[suffix](path, columns)
 
 
-def require_columns(
-    columns: Sequence[str], header: Sequence[Any], where: str, *, is_first: bool = True
-) -> None:
-    """Raise `TaskError` unless each column is in the header once.
+def check_records(items: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Iterator[Record]:
+    """Yield the items, each with its place; raise `TaskError` unless they have these columns."""
+    for where, fields in items:
+        if not isinstance(fields, Mapping):
+            raise TaskError(
+                f"{where}: must be an object that maps columns to values, "
+                f"found {type(fields).__name__}"
+            )
+        _require_columns(columns, list(fields), where)
+        yield where, fields
 
-    A column that the first record of a source lacks is a `ColumnError`: it may be misspelt.
-    """
+
+def _require_columns(columns: Sequence[str], header: Sequence[Any], where: str) -> None:
+    """Raise `ColumnError` if the header lacks a column, and `TaskError` if it has one twice."""
     names = list(map(str, header))  # a mapping in memory may have any keys
     for name in columns:
-        if name not in header and is_first:
+        if name not in header:
             message = f"{where}: {unknown_name('column', name, names, most=20)}"
             raise ColumnError(message, name, names)
-        if header.count(name) != 1:
-            found = "no such column" if name not in header else "several of that name"
+        if header.count(name) > 1:
             raise TaskError(
-                f"{where}: one column '{name}' is needed, found {found}; "
+                f"{where}: one column '{name}' is needed, found several of that name; "
                 f"there are {shorten(names, 20)}"
             )
-
-
-def shorten(names: Sequence[str], most: int = 10) -> str:
-    """Return the first names of a list as text for a message."""
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def read_lines(path: Path) -> Generator[str, None, None]:
@@ -130,7 +131,7 @@ def read_table(
                                 f"{path}: columns must be separated by {wanted}, found {name}; "
                                 "write it again, or use jsonl"
                             )
-                    require_columns(columns, header, str(path))
+                    _require_columns(columns, header, str(path))
                     continue
                 where = f"{path}, line {reader.line_num}"
                 if len(fields) != len(header):
@@ -149,13 +150,16 @@ def read_table(
 
 
 def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    is_first = True
+    return check_records(_parse_lines(path), columns)
+
+
+def _parse_lines(path: Path) -> Iterator[tuple[str, Any]]:
     for line, content in enumerate(read_lines(path), start=1):
         if not content.strip():
             continue
         where = f"{path}, line {line}"
         try:
-            fields = json.loads(content)
+            value = json.loads(content)
         except (ValueError, RecursionError) as error:
             reason = str(error)
             if isinstance(error, json.JSONDecodeError):
@@ -163,12 +167,7 @@ def _read_jsonl(path: Path, columns: Sequence[str]) -> Iterator[Record]:
             raise TaskError(
                 f"{where}: not a JSON value ({reason}); each line must be one JSON object"
             ) from error
-        if not isinstance(fields, dict):
-            found = type(fields).__name__
-            raise TaskError(f"{where}: each line must be a JSON object, found {found}")
-        require_columns(columns, list(fields), where, is_first=is_first)
-        is_first = False
-        yield where, fields
+        yield where, value
 
 
 def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
@@ -186,19 +185,20 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     try:
         # pre_buffer off: the file is in memory already.
         file = parquet.ParquetFile(pyarrow.BufferReader(data), pre_buffer=False)
-        require_columns(columns, file.schema_arrow.names, str(path))
+        _require_columns(columns, file.schema_arrow.names, str(path))
         values = {name: file.read(columns=[name]).column(0).to_pylist() for name in columns}
         if len({len(column) for column in values.values()}) != 1:  # possible in a damaged file
             raise pyarrow.ArrowInvalid("its columns are not equally long")
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise TaskError(f"{path}: cannot be read as parquet ({reason}); write it again") from error
+        raise TaskError(
+            f"{path}: cannot be read as parquet ({first_line(error)}); write it again"
+        ) from error
     for row, record in enumerate(zip(*values.values(), strict=True)):
         yield f"{path}, row {row}", dict(zip(values, record, strict=True))
 
 
 def _read_conll(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    require_columns(columns, ["tokens", "tags"], f"{path}, read as words with tags")
+    _require_columns(columns, ["tokens", "tags"], f"{path}, read as words with tags")
     words: list[str] = []
     tags: list[str] = []
     first = 1
@@ -232,21 +232,11 @@ def _read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         ) from error
     if isinstance(content, list):
         items = ((f"{path}, item {number}", item) for number, item in enumerate(content))
-        return _check_objects(items, columns)
+        return check_records(items, columns)
     if isinstance(content, dict) and "data" in content:
         squad = ["question", "context", "answers"]
-        require_columns(columns, squad, f"{path}, read as SQuAD's questions")
-    return _check_objects(_walk_squad(path, content), columns, may_be_misspelt=False)
-
-
-def _check_objects(
-    items: Iterator[tuple[str, Any]], columns: Sequence[str], may_be_misspelt: bool = True
-) -> Iterator[Record]:
-    for number, (where, fields) in enumerate(items):
-        if not isinstance(fields, dict):
-            raise TaskError(f"{where}: must be a JSON object, found {type(fields).__name__}")
-        require_columns(columns, list(fields), where, is_first=number == 0 and may_be_misspelt)
-        yield where, fields
+        _require_columns(columns, squad, f"{path}, read as SQuAD's questions")
+    return check_records(_walk_squad(path, content), columns)
 
 
 def _walk_squad(path: Path, content: Any) -> Iterator[tuple[str, Any]]:

@@ -9,14 +9,14 @@ secret, so scores are reported on its dev set.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from auber.data.files import read_table
-from auber.data.rows import Rows, check_text
+from auber.data.files import Record, read_table
 from auber.data.task import TaskData, check_task
-from auber.errors import TaskError
+from auber.data.user_rows import RowReader
+from auber.errors import TaskError, first_line
 from auber.system.hub import reading_hub
 
 HUB_DATASET = "nyu-mll/glue"
@@ -39,6 +39,11 @@ class GlueFormat:
     def hub_text(self) -> tuple[str, ...]:
         """The text columns on the Hub."""
         return ("sentence",) if len(self.text) == 1 else ("sentence1", "sentence2")
+
+    @property
+    def label_numbers(self) -> tuple[str, ...]:
+        """The labels as they are written where they are numbers."""
+        return tuple(map(str, range(len(self.label_names))))
 
 
 FORMATS = {
@@ -80,7 +85,13 @@ def read_glue(name: str, folder: Path) -> TaskData:
             f"{folder}: a GLUE folder must hold {layout.folder}/train.tsv and dev.tsv, found no "
             f"{layout.folder} in it; give --data the folder above {layout.folder}"
         )
-    return _task(name, layout, lambda split: _read_tsv(inner / f"{split}.tsv", layout))
+
+    def read(split: str) -> Iterable[Record]:
+        path, columns = inner / f"{split}.tsv", (*layout.text, layout.label)
+        return read_table(path, columns, "\t", header=layout.header, quoting=csv.QUOTE_NONE)
+
+    labels = layout.label_names if layout.labels_are_words else layout.label_numbers
+    return _make_task(name, RowReader("classes", layout.text, layout.label, labels), read)
 
 
 def load_glue_from_hub(name: str) -> TaskData:
@@ -98,40 +109,25 @@ def load_glue_from_hub(name: str) -> TaskData:
         with reading_hub(HUB_DATASET):
             dataset = load_dataset(HUB_DATASET, name)  # nosec B615 # as said above
     except Exception as error:  # datasets and the hub client have no common base of errors
-        reason = (str(error).splitlines() or [""])[0]
         raise TaskError(
             f"{name}: '{HUB_DATASET}' cannot be read from the hub "
-            f"({type(error).__name__}: {reason}); "
+            f"({type(error).__name__}: {first_line(error)}); "
             "check the network, or pass --data DIR with a GLUE folder"
         ) from error
 
-    def read(split: str) -> Rows:
-        rows = dataset["validation" if split == "dev" else split]
-        texts = [list(rows[column]) for column in layout.hub_text]
-        for row, text in ((row, text) for column in texts for row, text in enumerate(column)):
-            check_text(text, f"{name}: {split} row {row}")
-        return Rows.from_columns(texts, map(int, rows["label"]))
+    columns = (*layout.hub_text, "label")
 
-    return _task(name, layout, read)
+    def read(split: str) -> Iterable[Record]:
+        table = dataset["validation" if split == "dev" else split]
+        for number, row in enumerate(zip(*(table[column] for column in columns), strict=True)):
+            yield f"{name}: {split} row {number}", dict(zip(columns, row, strict=True))
 
-
-def _task(name: str, layout: GlueFormat, read: Callable[[str], Rows]) -> TaskData:
-    return check_task(TaskData(name, read("train"), read("dev"), layout.label_names, layout.metric))
+    return _make_task(
+        name, RowReader("classes", layout.hub_text, "label", layout.label_numbers), read
+    )
 
 
-def _read_tsv(path: Path, layout: GlueFormat) -> Rows:
-    names = layout.label_names
-    written = names if layout.labels_are_words else tuple(map(str, range(len(names))))
-    columns = (layout.label, *layout.text)
-    rows = []
-    for where, row in read_table(path, columns, "\t", header=layout.header, quoting=csv.QUOTE_NONE):
-        if row[layout.label] not in written:
-            raise TaskError(
-                f"{where}: the label must be one of {', '.join(written)}, "
-                f"found '{row[layout.label]}'; correct it"
-            )
-        for column in layout.text:
-            check_text(row[column], where)
-        rows.append(row)
-    texts = [[row[column] for row in rows] for column in layout.text]
-    return Rows.from_columns(texts, [written.index(row[layout.label]) for row in rows])
+def _make_task(name: str, reader: RowReader, read: Callable[[str], Iterable[Record]]) -> TaskData:
+    train, dev = reader.read(read("train")), reader.read(read("dev"))
+    layout = FORMATS[name]
+    return check_task(TaskData(name, train, dev, layout.label_names, layout.metric))

@@ -1,7 +1,7 @@
 """The rows of a split: one class for each task type, and the rules for texts, words and answers.
 
-All classes are immutable columns of equal length with the same interface. A class label or tag is
-an index into the task's label names.
+All classes are immutable columns of equal length with the same interface; the last column is
+`labels`. A class label or tag is an index into the task's label names.
 """
 
 from __future__ import annotations
@@ -66,12 +66,7 @@ class WordRows(_Columns):
     kind: ClassVar[str] = "tokens"
 
     words: tuple[tuple[str, ...], ...]
-    tags: tuple[tuple[int, ...], ...]
-
-    @property
-    def labels(self) -> tuple[Any, ...]:
-        """The tags of each row."""
-        return self.tags
+    labels: tuple[tuple[int, ...], ...]  # the tags
 
     def texts(self) -> list[tuple[str, ...]]:
         """Return the words of each row."""
@@ -93,12 +88,7 @@ class QuestionRows(_Columns):
 
     questions: tuple[str, ...]
     contexts: tuple[str, ...]
-    answers: tuple[tuple[Answer, ...], ...]
-
-    @property
-    def labels(self) -> tuple[Any, ...]:
-        """The answers of each row."""
-        return self.answers
+    labels: tuple[tuple[Answer, ...], ...]  # the answers
 
 
 AnyRows = Rows | WordRows | QuestionRows
@@ -108,7 +98,7 @@ def count_labels(rows: AnyRows) -> Counter[Any]:
     """Return how often each label or tag occurs; answers are not counted."""
     if isinstance(rows, QuestionRows):
         return Counter()
-    return Counter(rows.labels if isinstance(rows, Rows) else chain.from_iterable(rows.tags))
+    return Counter(rows.labels if isinstance(rows, Rows) else chain.from_iterable(rows.labels))
 
 
 def check_text(text: str, where: str) -> None:
@@ -138,7 +128,7 @@ def check_words(words: Sequence[str], tags: Sequence[Any], where: str) -> None:
 
 
 def check_answers(answers: Sequence[Answer], context: str, where: str) -> None:
-    """Raise `TaskError` unless there is an answer and the context holds each where it says."""
+    """Raise `TaskError` unless there is an answer and the context contains each at its start."""
     if not answers:
         raise TaskError(
             f"{where}: has no answer; questions without one cannot be learned here, "

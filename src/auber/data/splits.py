@@ -80,16 +80,10 @@ class Splits:
         def rest(rows: Indices) -> Indices:
             return tuple(row for row in rows if row not in held_out)
 
-        return Splits(
-            protocol=self.protocol,
-            first=rest(self.first),
-            original_first=rest(self.original_first),
-            last_train=rest(self.last_train),
-            last_watch=rest(self.last_watch),
-            layers=tuple(
-                LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers
-            ),
-        )
+        first, original = rest(self.first), rest(self.original_first)
+        train, watch = rest(self.last_train), rest(self.last_watch)
+        layers = (LayerSplit(rest(layer.mini_train), rest(layer.reward)) for layer in self.layers)
+        return Splits(self.protocol, first, original, train, watch, tuple(layers))
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain JSON object."""
@@ -107,13 +101,13 @@ def make_splits(
     """Return the rows of every stage, for train rows with these labels.
 
     `without_classes`: the labels are numbers, tags or answers, so all rows count as one class.
-    `rows` are the train rows themselves, of which those that share a text stay in one fold.
+    `rows` are the train rows themselves; rows that share a text stay in one fold.
     """
     classes = np.zeros(len(labels), np.int64) if without_classes else np.asarray(labels, np.int64)
     split = _split_heldout if config.protocol == "heldout" else _split_seen
     splits = split(classes, config, num_layers)
     if config.protocol == "crossfit":
-        splits = replace(splits, protocol="crossfit", folds=_deal(classes, config, rows))
+        splits = replace(splits, folds=_deal(classes, config, rows))
     if config.size.tolerance is None:
         return splits
     count = _count_held_out(len(labels), config.size.tolerance)
@@ -132,12 +126,11 @@ def hold_out(
     members = np.asarray(rows, np.int64)
     size = int(members.max(initial=0)) + 1
     classes = np.zeros(size, np.int64) if labels is None else np.asarray(labels, np.int64)
-    count, num_classes = _share(share, members), len(np.unique(classes[members]))
+    count, rng = _share(share, members), seeds.generator(seed, "held-out rows")
     found = f"a share of {share:g} is {count} of {len(members)} rows; give more rows"
-    _require_classes("held-out rows", count, num_classes, found)
-    held_out = _draw_by_class(members, count, classes, seeds.generator(seed, "held-out rows"))
+    held_out = _draw_by_class("held-out rows", members, count, classes, rng, found)
     rest = np.setdiff1d(members, held_out)
-    if len(np.unique(classes[rest])) < num_classes:
+    if len(np.unique(classes[rest])) < len(np.unique(classes[members])):
         raise TaskError(
             "held-out rows: a class of a single row cannot be both tuned on and held out; give "
             "more rows of each class"
@@ -148,8 +141,8 @@ def hold_out(
 def _count_held_out(num_rows: int, tolerance: float) -> int:
     """Return the number of rows to choose a size by.
 
-    With fewer, even a size whose every answer is right could lose more than the tolerance: if none
-    of n rows is lost, the share that is lost is known to be at most 3 / n (at 95 %).
+    With fewer rows, no size could be shown to stay within the tolerance: even if it loses none of n
+    rows, the bound on the share that it loses is 3 / n (at 95 %).
     """
     fewest = math.ceil(300 / tolerance)
     if 2 * fewest > num_rows:
@@ -161,9 +154,7 @@ def _count_held_out(num_rows: int, tolerance: float) -> int:
     return max(fewest, round(HELD_OUT_SHARE * num_rows))
 
 
-def set_aside(
-    texts: Sequence[Sequence[Any]], classes: Sequence[Any], share: float
-) -> tuple[Indices, Indices]:
+def set_aside(rows: AnyRows, classes: Sequence[Any], share: float) -> tuple[Indices, Indices]:
     """Return the rows to keep, and about a share of each class that is set aside.
 
     Rows with a text in common stay together, so that no text is on both sides. The rows set aside
@@ -172,7 +163,7 @@ def set_aside(
     sizes = Counter(classes)
     left = {name: round(share * size) for name, size in sizes.items()}
     chosen: list[int] = []
-    groups = _connect(range(len(texts)), [tuple(each) for each in texts])
+    groups = _connect(range(len(rows)), _texts_to_share(rows))
     for place in seeds.generator(0, "dev rows").permutation(len(groups)):
         counts = Counter(classes[row] for row in groups[place])
         if all(count <= left[name] for name, count in counts.items()):
@@ -180,37 +171,29 @@ def set_aside(
             chosen += groups[place]
     if not chosen:
         raise TaskError(
-            f"dev: no row of {len(texts)} can be set aside with a text of its own and another of "
+            f"dev: no row of {len(rows)} can be set aside with a text of its own and another of "
             "its class; give --dev"
         )
-    return _indices(np.setdiff1d(np.arange(len(texts)), chosen)), tuple(sorted(chosen))
+    return _indices(np.setdiff1d(np.arange(len(rows)), chosen)), tuple(sorted(chosen))
 
 
 def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
     rows = np.arange(len(classes))
-    watch = _draw(
-        rows, _share(config.last.watch_fraction, rows), seeds.generator(config.seed, "watch rows")
-    )
-    if config.last.watch_fraction:
-        _require_rows("rows to watch", watch, rows, "raise last.watch_fraction")
+    share, fraction = config.last.watch_fraction, config.reward.fraction
+    watch = _draw(rows, _share(share, rows), seeds.generator(config.seed, "watch rows"))
+    if share:
+        _require_rows("rows to watch", watch, "raise last.watch_fraction")
     layers = []
     for layer in range(num_layers):
         rng = seeds.generator(config.seed, "reward set", layer)
-        uncut = _draw_reward(rows, config.reward.fraction, classes, rng, "raise reward.fraction")
-        mini_train = rows if config.reward.fraction == 1 else np.setdiff1d(rows, uncut)
-        _require_rows("mini-train", mini_train, rows, "lower reward.fraction")
+        uncut = _draw_reward(rows, fraction, classes, rng, "raise reward.fraction")
+        mini_train = rows if fraction == 1 else np.setdiff1d(rows, uncut)
+        _require_rows("mini-train", mini_train, "lower reward.fraction")
         rewarded = rows if config.protocol == "crossfit" else uncut
-        layers.append(
-            LayerSplit(_indices(mini_train), _indices(_bound(rewarded, config, classes, rng)))
-        )
-    return Splits(
-        protocol="seen",
-        first=_indices(rows),
-        original_first=_indices(rows),
-        layers=tuple(layers),
-        last_train=_indices(np.setdiff1d(rows, watch)),
-        last_watch=_indices(watch),
-    )
+        reward = _bound(rewarded, config.reward.max_rows, classes, rng)
+        layers.append(LayerSplit(_indices(mini_train), _indices(reward)))
+    first, last = _indices(rows), _indices(np.setdiff1d(rows, watch))
+    return Splits(config.protocol, first, first, last, _indices(watch), tuple(layers))
 
 
 def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
@@ -219,39 +202,28 @@ def _split_heldout(classes: Array, config: Config, num_layers: int) -> Splits:
     uncut = _draw_reward(rows, HELDOUT_REWARD, classes, rng, "choose protocol seen")
     others = np.setdiff1d(rows, uncut)
     watch = _draw(others, _share(HELDOUT_WATCH, rows), rng)
-    _require_rows("rows to watch", watch, rows, "choose protocol seen")
+    _require_rows("rows to watch", watch, "choose protocol seen")
     tune = np.setdiff1d(others, watch)
-    reward = _indices(_bound(uncut, config, classes, rng))
+    reward = _indices(_bound(uncut, config.reward.max_rows, classes, rng))
     # Here reward.fraction only sets the size of mini-train; with 1, which would leave it empty, it
     # is all of tune.
-    share = 1 - config.reward.fraction or 1.0
+    count = _share(1 - config.reward.fraction or 1.0, tune)
     layers = []
     for layer in range(num_layers):
-        mini_train = _draw(
-            tune, _share(share, tune), seeds.generator(config.seed, "mini-train", layer)
-        )
-        _require_rows("mini-train", mini_train, tune, "lower reward.fraction")
+        mini_train = _draw(tune, count, seeds.generator(config.seed, "mini-train", layer))
+        _require_rows("mini-train", mini_train, "lower reward.fraction")
         layers.append(LayerSplit(_indices(mini_train), reward))
-    tune_and_reward = _indices(np.setdiff1d(rows, watch))
-    return Splits(
-        protocol="heldout",
-        first=_indices(tune),
-        original_first=tune_and_reward,
-        layers=tuple(layers),
-        last_train=tune_and_reward,
-        last_watch=_indices(watch),
-    )
+    last = _indices(np.setdiff1d(rows, watch))
+    return Splits("heldout", _indices(tune), last, last, _indices(watch), tuple(layers))
 
 
 def group_rows(rows: AnyRows, most: int) -> list[Indices]:
     """Return the rows in groups that share no text with each other.
 
-    Rows are connected by any text that they have in common. A group of more than `most` rows is
-    divided by first texts, and what is still larger into single rows; a warning says so.
+    Rows with any text in common are in one group. A group of more than `most` rows is divided by
+    first texts, and groups that are still larger into single rows, with a warning.
     """
-    texts: list[tuple[Hashable, ...]] = list(rows.texts())
-    if rows.kind == "tokens":  # a sentence is one text, its words are not
-        texts = [(words,) for words in texts]
+    texts = _texts_to_share(rows)
     groups: list[Indices] = []
     divided = 0
     for group in _connect(range(len(texts)), texts):
@@ -269,6 +241,12 @@ def group_rows(rows: AnyRows, most: int) -> list[Indices]:
             divided, len(texts), most,
         )  # fmt: skip
     return groups
+
+
+def _texts_to_share(rows: AnyRows) -> list[tuple[Hashable, ...]]:
+    """Return the texts of each row; a sentence of tagged words is one text, its words are not."""
+    texts: list[tuple[Hashable, ...]] = list(rows.texts())
+    return [(words,) for words in texts] if rows.kind == "tokens" else texts
 
 
 def _connect(rows: Iterable[int], texts: Sequence[tuple[Hashable, ...]]) -> list[Indices]:
@@ -336,29 +314,30 @@ def _draw_reward(
 ) -> Array:
     """Draw a share of the rows at random, and again by class if a class is missing."""
     count = _share(fraction, rows)
-    num_classes = len(np.unique(classes[rows]))
-    found = f"it would have {count} of {len(rows)} rows; {remedy} or give more rows"
-    _require_classes("reward set", count, num_classes, found)
     drawn = _draw(rows, count, rng)
-    if len(np.unique(classes[drawn])) < num_classes:
-        drawn = _draw_by_class(rows, count, classes, rng)
-    return drawn
+    if len(np.unique(classes[drawn])) == len(np.unique(classes[rows])):
+        return drawn
+    found = f"it would have {count} of {len(rows)} rows; {remedy} or give more rows"
+    return _draw_by_class("reward set", rows, count, classes, rng, found)
 
 
-def _bound(rows: Array, config: Config, classes: Array, rng: np.random.Generator) -> Array:
-    """Draw at most `reward.max_rows` of the rows."""
-    most = config.reward.max_rows
+def _bound(rows: Array, most: int, classes: Array, rng: np.random.Generator) -> Array:
+    """Draw at most this number of the rows by class; 0: return all of them."""
     if not 0 < most < len(rows):
         return rows
-    num_classes = len(np.unique(classes[rows]))
-    found = f"reward.max_rows allows {most} rows; raise it to {num_classes} or more"
-    _require_classes("reward set", most, num_classes, found)
-    return _draw_by_class(rows, most, classes, rng)
+    found = f"reward.max_rows allows {most}; raise it"
+    return _draw_by_class("reward set", rows, most, classes, rng, found)
 
 
-def _draw_by_class(rows: Array, count: int, classes: Array, rng: np.random.Generator) -> Array:
+def _draw_by_class(
+    name: str, rows: Array, count: int, classes: Array, rng: np.random.Generator, found: str
+) -> Array:
     """Draw `count` of the rows, each class in proportion and at least once."""
-    members = [rows[classes[rows] == name] for name in np.unique(classes[rows])]
+    members = [rows[classes[rows] == each] for each in np.unique(classes[rows])]
+    if count < max(len(members), 1):
+        raise TaskError(
+            f"{name}: at least one row of each of the {len(members)} classes is needed, {found}"
+        )
     sizes = np.array([len(group) for group in members])
     ideal = count * sizes / len(rows)
     quota = np.maximum(np.floor(ideal).astype(np.int64), 1)
@@ -379,16 +358,9 @@ def _indices(rows: Array) -> Indices:
     return tuple(sorted(rows.tolist()))
 
 
-def _require_classes(name: str, count: int, num_classes: int, found: str) -> None:
-    if count < max(num_classes, 1):
-        raise TaskError(
-            f"{name}: at least one row of each of the {num_classes} classes is needed, {found}"
-        )
-
-
-def _require_rows(name: str, drawn: Array, rows: Array, remedy: str) -> None:
+def _require_rows(name: str, drawn: Array, remedy: str) -> None:
     if not len(drawn):
         raise TaskError(
-            f"train, {name}: at least one row is needed, it would have none of {len(rows)}; "
+            f"train, {name}: at least one row is needed, there would be none; "
             f"{remedy} or give more rows"
         )

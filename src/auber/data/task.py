@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from auber.data.rows import AnyRows, count_labels
 from auber.errors import TaskError
@@ -83,11 +84,12 @@ def check_task(data: TaskData) -> TaskData:
         raise TaskError(
             f"{data.name}: every label of train is {label}; at least two different ones are needed"
         )
-    for row, label in enumerate(data.dev.labels):
-        if data.has_classes and names is not None and label not in trained:
+    scored: Sequence[Any] = data.dev.labels if data.has_classes else ()
+    for row, number in enumerate(scored):
+        if names is not None and number not in trained:
             raise TaskError(
                 f"{data.name}: dev row {row}: no row of train is of its class "
-                f"'{names[int(label)]}'; add some or leave it out"
+                f"'{names[number]}'; add some or leave it out"
             )
     for warning in describe_duplicates(data):
         logger.warning("%s", warning)

@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from auber.data.files import ColumnError, Record, read_records, require_columns, shorten
+from auber.data.files import ColumnError, Record, check_records, read_records
 from auber.data.rows import (
     Answer,
     AnyRows,
@@ -28,7 +28,7 @@ from auber.data.rows import (
 )
 from auber.data.task import TaskData, check_task
 from auber.data.task_types import TASK_TYPES, TaskType, get_task_type
-from auber.errors import TaskError
+from auber.errors import TaskError, shorten
 
 OWN = "own"  # the name of rows without a name
 DEV_SHARE = 0.2  # of train, if there are no dev rows
@@ -88,7 +88,7 @@ def read_task(
     labels: Sequence[str] | None = None,
     metric: str | None = None,
 ) -> TaskData:
-    """Return the rows of a task, of which each row is checked, but not whether they can train."""
+    """Return a task with each row checked, but not whether a model can be trained on them."""
     # Import numpy and torch, which `auber list` does without.
     from auber.data.splits import set_aside
     from auber.metrics.task_metrics import get_metric
@@ -101,7 +101,7 @@ def read_task(
             "give one that fits, or leave one of the two out"
         )
     columns = (text,) if isinstance(text, str) else tuple(task_type.text if text is None else text)
-    reader = _Reader(chosen.compares, columns, label or task_type.label, labels)
+    reader = RowReader(chosen.compares, columns, label or task_type.label, labels)
 
     def read(source: Source, split: str) -> AnyRows:
         wanted = (*columns, reader.label)
@@ -112,11 +112,8 @@ def read_task(
                 where, records = split, _records_in_memory(source, split, wanted)
             rows = reader.read(records)
         except ColumnError as error:
-            option, is_named = ("--text", text) if error.column in columns else ("--label", label)
-            if is_named:
-                raise
-            advice = _advise(task_type, error.header, option)
-            raise TaskError(f"{error}; {advice}") from error
+            option = "--text" if error.column in columns else "--label"
+            raise TaskError(f"{error}; {_advise(task_type, error.header, option)}") from error
         if not len(rows):
             raise TaskError(f"{where}: has no rows; at least one is needed")
         return rows
@@ -124,12 +121,8 @@ def read_task(
     # In this order: the label names come from train.
     train_rows = read(train, "train")
     if dev is None:
-        has_classes = chosen.compares == "classes"
-        classes = train_rows.labels if has_classes else [0] * len(train_rows)
-        texts: list[Any] = train_rows.texts()
-        if train_rows.kind == "tokens":  # of words, which may recur; a row is one text
-            texts = [(words,) for words in texts]
-        first, second = set_aside(texts, classes, DEV_SHARE)
+        classes = train_rows.labels if chosen.compares == "classes" else [0] * len(train_rows)
+        first, second = set_aside(train_rows, classes, DEV_SHARE)
         train_rows, dev_rows = train_rows.select(first), train_rows.select(second)
     else:
         dev_rows = read(dev, "dev")
@@ -137,14 +130,14 @@ def read_task(
 
 
 def _advise(task_type: TaskType, header: Sequence[str], option: str) -> str:
-    """Return the remedy for a missing default column: another task type or another column."""
+    """Return the remedy for a missing column: another task type or another column."""
     for other in TASK_TYPES.values():
         if other != task_type and {*other.text, other.label} <= set(header):
             return (
                 f"they look like rows of kind {other.name}: add --kind {other.name}, "
                 f"or name the column with {option}"
             )
-    return f"name it with {option}"
+    return f"name it with {option}, or complete the row"
 
 
 def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterator[Record]:
@@ -157,13 +150,7 @@ def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterato
             f"{split}: a file, or rows that each map columns to values, are needed, "
             f"found {type(rows).__name__}{remedy}"
         )
-    for number, row in enumerate(rows):
-        where = f"{split} row {number}"
-        if not isinstance(row, Mapping):
-            found = type(row).__name__
-            raise TaskError(f"{where}: a row must map columns to values, found {found}")
-        require_columns(columns, list(row), where, is_first=number == 0)
-        yield where, row
+    return check_records(((f"{split} row {place}", row) for place, row in enumerate(rows)), columns)
 
 
 _TO_PREDICT = "for numbers to predict choose --metric pearson or spearman"
@@ -177,7 +164,7 @@ _NO_NAMES = {
 }
 
 
-class _Reader:
+class RowReader:
     """Turn the records of train, and then those of dev, into rows.
 
     Label names are those that are given, or else those of train.
@@ -200,14 +187,16 @@ class _Reader:
         if labels is not None and compares in _NO_NAMES:
             raise TaskError(f"labels: {_NO_NAMES[compares]}; leave labels out")
         self.compares, self.text, self.label = compares, text, label
-        self.whose = "train's" if labels is None else "the known labels"
+        self.are_given = labels is not None
         self.numbers = None if labels is None else _number_names(labels)
 
     @property
     def label_names(self) -> tuple[str, ...] | None:
+        """The classes or tags in the order of their numbers."""
         return None if self.numbers is None else tuple(self.numbers)
 
     def read(self, records: Iterable[Record]) -> AnyRows:
+        """Return checked rows; a `TaskError` names the place of a record that is wrong."""
         columns: list[list[Any]] = [[] for _ in self.text]
         labels: list[Any] = []
         for where, fields in records:
@@ -253,10 +242,12 @@ class _Reader:
     def _check_name(self, name: str, what: str) -> str:
         if self.numbers is not None and name not in self.numbers:
             names = list(self.numbers)
-            are_numbers = all(math.isfinite(_float(each)) for each in (name, *names))
-            advice = f"; {_TO_PREDICT}" if are_numbers and self.compares == "classes" else ""
+            known, advice = ("the known labels" if self.are_given else "train's"), ""
+            if self.compares == "classes" and not self.are_given:
+                are_numbers = all(math.isfinite(_float(each)) for each in (name, *names))
+                advice = f"; {_TO_PREDICT}" if are_numbers else ""
             raise TaskError(
-                f"{what} '{name}' is not one of {self.whose} ({shorten(names)}); "
+                f"{what} '{name}' is not one of {known} ({shorten(names)}); "
                 f"correct it or leave the row out{advice}"
             )
         return sys.intern(name)  # one object for all rows
@@ -360,7 +351,7 @@ def _number(value: Any, where: str) -> float:
 
 
 def _float(value: Any) -> float:
-    """Return a value as a number, NaN if it is none."""
+    """Return a value as a number, or NaN if it is not one."""
     try:
         return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,15 +1,15 @@
 """Export a pruned model: as an ONNX graph, at full size for plain transformers, or for the Hub.
 
-To add a target, write a module with a function `export(source, place, progress) -> Exported` and
-name it in `TARGETS`. A target that writes a folder uses `verification.write_verified`, which keeps
-only what computes the logits of the model. Nothing heavy is imported before a model is exported, so
-that `--help` stays quick.
+To add a target, name it in `TARGETS` and write a module with two functions: `write(source, folder)`
+writes the files, and `load(source, folder)` returns a function that takes a batch by name, as a
+model does, and returns an output like the model's. An export is kept only if a check of that
+function passes. Nothing heavy is imported before a model is exported, so that `--help` stays quick.
 """
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,10 @@ from auber.errors import ConfigError, unknown_name
 from auber.system.progress import Progress
 
 if TYPE_CHECKING:
-    from auber.export.verification import Exported
+    from auber.export.checks import AnswerCheck, LogitCheck
+    from auber.export.source import Source
 
-__all__ = ["TARGETS", "export_model"]
+__all__ = ["TARGETS", "Exported", "export_model"]
 
 
 # The forms that a model can be exported to; `auber.export.NAME` implements each.
@@ -30,8 +31,24 @@ TARGETS = {
     "hub": "a folder to share: model card and code that loads it",
 }
 
-
+GRAPH = "model.onnx"  # a file of the targets onnx and int8
 WARN_ABOVE = 0.02  # the share of answers that int8 may change without a warning
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The result of an export."""
+
+    to: str
+    place: Path
+    source: Source
+    files: dict[str, int]  # name: bytes
+    check: LogitCheck | AnswerCheck
+
+    @property
+    def graph(self) -> Path | None:
+        """The ONNX graph, if there is one."""
+        return self.place / GRAPH if GRAPH in self.files else None
 
 
 def export_model(
@@ -51,24 +68,34 @@ def export_model(
     """
     if to not in TARGETS:
         raise ConfigError(unknown_name("export target", to, TARGETS))
-    from auber.export.source import read_source
-    from auber.export.verification import require_free
-
     if to != "int8" and (rows is not None or text is not None):
         raise ConfigError(f"--rows and --text go with --to int8, found --to {to}; leave them out")
     if rows is None and text is not None:
         raise ConfigError("--text names columns of --rows; add --rows FILE")
+    from auber.export.checks import check_answers, check_logits, read_rows
+    from auber.export.source import read_source
+    from auber.models.checkpoint import replacing, require_free
+
     place = _beside(Path(run), to) if out is None else Path(out)
     require_free(place)
-    source = read_source(run)
-    if rows is not None:
-        from auber.export.answers import read_rows
-
-        source = replace(source, rows=read_rows(source, Path(rows), text))
-    exported: Exported = importlib.import_module(f"auber.export.{to}").export(
-        source, place, progress or Progress()
-    )
-    return exported
+    source, progress = read_source(run), progress or Progress()
+    own_rows = None if rows is None else read_rows(source, Path(rows), text)
+    target = importlib.import_module(f"auber.export.{to}")
+    progress.plan(2)
+    with replacing(place) as folder:
+        progress.begin(f"writing {to}", 0)
+        target.write(source, folder)
+        progress.end()
+        progress.begin("checking", 0)
+        exported = target.load(source, folder)
+        check: LogitCheck | AnswerCheck
+        if to == "int8":
+            check = check_answers(source, exported, own_rows)
+        else:
+            check = check_logits(source, exported)
+        progress.end()
+        files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    return Exported(to, place, source, files, check)
 
 
 def _beside(run: Path, to: str) -> Path:

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from auber.errors import CheckpointError, ConfigError
 from auber.export.pages import write_card
 from auber.export.source import Source
-from auber.export.verification import Compute, Exported, write_verified
 from auber.models import checkpoint
 from auber.system.hub import why_no_name
-from auber.system.progress import Progress
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from auber.export import Exported
 
 CARD = "README.md"
 _UNPUSHED = "path/to/this/folder"  # where readers find the model until it is pushed
@@ -25,14 +28,26 @@ _LONGEST_REASON = 300  # characters
 _TOKEN = re.compile(r"hf_\w+|(?<=Bearer )\S+")
 
 
-def export(source: Source, place: Path, progress: Progress) -> Exported:
-    """Write the folder."""
+def write(source: Source, folder: Path) -> None:
+    """Write the files."""
     if not source.encoder.removed:
         raise ConfigError(
             f"{source.name}: --to hub is for pruned models, nothing is removed from this one; "
             "push its folder as it is"
         )
-    return write_verified("hub", source, place, _write, _load, progress)
+    checkpoint.save(source.model, source.tokenizer, folder)
+    (folder / CARD).write_text(write_card(source, _UNPUSHED), encoding="utf-8")
+
+
+def load(source: Source, folder: Path) -> PreTrainedModel:
+    """Load the folder with the package's copy of its modeling file, and run no code of it."""
+    import torch
+
+    from auber.models.remote_code import modeling_auber
+
+    cls = getattr(modeling_auber, type(source.model).__name__)
+    model: PreTrainedModel = cls.from_pretrained(folder, dtype=torch.float32)
+    return model
 
 
 def check_name(name: str) -> None:
@@ -69,19 +84,3 @@ def push(exported: Exported, name: str, *, api: Any = None) -> str:
             f"the folder stays in {exported.place}"
         ) from None  # the cause may show the request with its token
     return str(commit.repo_url)
-
-
-def _write(source: Source, folder: Path) -> None:
-    checkpoint.save(source.model, source.tokenizer, folder)
-    (folder / CARD).write_text(write_card(source, _UNPUSHED), encoding="utf-8")
-
-
-def _load(source: Source, folder: Path) -> Compute:
-    """Load the folder with the package's copy of its modeling file, and run no code of it."""
-    import torch
-
-    from auber.models.remote_code import modeling_auber
-
-    cls = getattr(modeling_auber, type(source.model).__name__)
-    model = cls.from_pretrained(folder, dtype=torch.float32)
-    return lambda batch: model(**batch)

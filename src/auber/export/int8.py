@@ -1,33 +1,27 @@
 """The target `int8`: the ONNX graph with 8-bit weights, quantised dynamically by onnxruntime.
 
-The inputs of each matrix product are quantised while the graph runs, with a scale for the whole
-batch. So the logits are not the model's own, and those of a row depend a little on the other rows
-of its batch. What counts is how many answers change; see `answers.py`.
+The inputs of each matrix product are quantised while the graph runs, with one scale per batch. So
+the logits differ from the model's, and those of a row depend slightly on the other rows of its
+batch. `checks.py` counts the answers that change.
 """
 
 from __future__ import annotations
 
 import importlib
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from auber.export.answers import compare_answers
-from auber.export.onnx import GRAPH, load, require_packages, write_beside, write_graph
+from auber.export import GRAPH
+from auber.export.onnx import load, require_packages, write_beside, write_graph
 from auber.export.source import Source
-from auber.export.verification import Exported, write_verified
-from auber.system.progress import Progress
+
+__all__ = ["load", "quantise", "write"]
 
 
-def export(source: Source, place: Path, progress: Progress) -> Exported:
-    """Write the folder; the packages of `auber[onnx]` are needed."""
+def write(source: Source, folder: Path) -> None:
+    """Write the files; the packages of `auber[onnx]` are needed."""
     require_packages("--to int8")
-    exported = write_verified("int8", source, place, _write, load, progress, check=compare_answers)
-    return replace(exported, graph=place / GRAPH)
-
-
-def _write(source: Source, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="auber-int8-") as scratch:
         write_graph(source.model, Path(scratch) / GRAPH, source.inputs)
         quantise(Path(scratch) / GRAPH, folder / GRAPH)
@@ -37,7 +31,7 @@ def _write(source: Source, folder: Path) -> None:
 def quantise(graph: Path, place: Path) -> None:
     """Write a graph again with the weights of products and embeddings as 8-bit integers.
 
-    Each output channel has a scale of its own. Weights have 7 bits: CPUs without 8-bit dot products
+    Each output channel has its own scale. Weights have 7 bits: CPUs without 8-bit dot products
     add products in 16 bits, where those of full range overflow.
     """
     onnx: Any = importlib.import_module("onnx")

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,16 +22,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from auber.config import make_config
-from auber.errors import ConfigError
+from auber.export import Exported
 from auber.export.dense import restore_units
 from auber.export.int8 import quantise
-from auber.export.onnx import (
-    graph_call,
-    missing_packages,
-    open_graph,
-    require_packages,
-    write_graph,
-)
+from auber.export.onnx import Graph, missing_packages, require_packages, write_graph
 from auber.export.speed import (
     USUAL_LENGTH,
     Amount,
@@ -41,7 +36,6 @@ from auber.export.speed import (
     Timing,
 )
 from auber.export.subjects import Subject, choose_length, read_subjects
-from auber.export.verification import Exported
 from auber.models.encoders import encoder_of
 from auber.models.random_rows import random_rows
 from auber.run import provenance
@@ -88,10 +82,7 @@ def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> 
     A run does not keep the unpruned weights. The removed units are put back as zeros instead: a
     product with zeros takes as long as any other.
     """
-    if exported.graph is None:
-        raise ConfigError(
-            f"{exported.place}: only an ONNX graph can be timed, found an export to {exported.to}"
-        )
+    assert exported.graph is not None, "only an ONNX graph can be timed"
     source, threads = exported.source, torch.get_num_threads()
     length = min(USUAL_LENGTH, source.encoder.num_positions)
     batch = random_rows(source.encoder, source.inputs, rows=1, length=length)
@@ -101,9 +92,7 @@ def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> 
         write_graph(restore_units(source.model, source.encoder.removed), unpruned, source.inputs)
         progress.end()
         progress.begin("latency", limits.repeats)
-        calls = [
-            graph_call(open_graph(path, threads), batch) for path in (unpruned, exported.graph)
-        ]
+        calls = [partial(Graph(path, threads), **batch) for path in (unpruned, exported.graph)]
         seconds = side_by_side(calls, make_timer(torch.device("cpu")), limits, progress.step)
         progress.end()
     setting = ("onnxruntime", "cpu", "float32")
@@ -237,11 +226,11 @@ def _prepare_onnx(models: Models, hardware: Hardware, folder: Path) -> Calls:
     for model, graph, small in zip(models, graphs[:2], graphs[2:], strict=True):
         write_graph(model, graph, inputs)
         quantise(graph, small)
-    sessions = [open_graph(graph, hardware.threads) for graph in graphs]
+    opened = [Graph(graph, hardware.threads) for graph in graphs]
 
     def calls(rows: int, length: int) -> list[Call]:
         batch = random_rows(encoder, inputs, rows=rows, length=length)
-        return [graph_call(session, batch) for session in sessions]
+        return [partial(graph, **batch) for graph in opened]
 
     return calls
 

@@ -11,9 +11,8 @@ import importlib
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,19 +22,17 @@ import torch
 from torch import Tensor, nn
 
 from auber.errors import CheckpointError, ConfigError
+from auber.export import GRAPH
 from auber.export.dense import restore_units
 from auber.export.pages import write_graph_page
 from auber.export.source import Source, in_float32
-from auber.export.verification import Compute, Exported, write_verified
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.random_rows import random_rows
-from auber.system.progress import Progress
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-GRAPH = "model.onnx"
 # The outputs of a graph by task type; the model's own output has the same names.
 OUTPUT_NAMES = {
     "sequence": ("logits",),
@@ -47,14 +44,9 @@ _AXES = {0: "batch", 1: "length"}
 _TRACED = (2, 8)  # rows and length of the example batch; the graph keeps neither
 
 
-def export(source: Source, place: Path, progress: Progress) -> Exported:
-    """Write the folder; the packages of `auber[onnx]` are needed."""
+def write(source: Source, folder: Path) -> None:
+    """Write the files; the packages of `auber[onnx]` are needed."""
     require_packages("--to onnx")
-    exported = write_verified("onnx", source, place, _write, load, progress)
-    return replace(exported, graph=place / GRAPH)
-
-
-def _write(source: Source, folder: Path) -> None:
     write_graph(source.model, folder / GRAPH, source.inputs)
     write_beside(source, folder, is_int8=False)
 
@@ -67,10 +59,9 @@ def write_beside(source: Source, folder: Path, *, is_int8: bool) -> None:
     (folder / "README.md").write_text(page, encoding="utf-8")
 
 
-def load(source: Source, folder: Path) -> Compute:
+def load(_source: Source, folder: Path) -> Graph:
     """Load the graph of a folder."""
-    session = open_graph(folder / GRAPH, torch.get_num_threads())
-    return lambda batch: graph_call(session, batch)()
+    return Graph(folder / GRAPH, torch.get_num_threads())
 
 
 def missing_packages() -> list[str]:
@@ -124,26 +115,28 @@ def write_graph(model: PreTrainedModel, path: Path, inputs: Sequence[str]) -> No
         program.save(path)
 
 
-def open_graph(path: Path, threads: int) -> Any:
-    """Return an onnxruntime session on the CPU."""
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when the package is imported
-    onnxruntime = importlib.import_module("onnxruntime")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3  # errors only
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+class Graph(nn.Module):
+    """A graph in onnxruntime on the CPU, called like the model it was written from."""
 
+    device = torch.device("cpu")
 
-def graph_call(session: Any, batch: dict[str, Tensor]) -> Callable[[], SimpleNamespace]:
-    """Return a call that runs the graph on a batch; its result is like the model's own output."""
-    arrays = {name: tensor.numpy() for name, tensor in batch.items()}
-    names = [each.name for each in session.get_outputs()]
+    def __init__(self, path: Path, threads: int) -> None:
+        super().__init__()
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when the package is imported
+        onnxruntime: Any = importlib.import_module("onnxruntime")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3  # errors only
+        self.session = onnxruntime.InferenceSession(
+            path, options, providers=["CPUExecutionProvider"]
+        )
 
-    def call() -> SimpleNamespace:
-        found = map(torch.from_numpy, session.run(names, arrays))
+    def forward(self, **batch: Tensor) -> SimpleNamespace:
+        """Return an output like the model's; inputs that the graph does not have are ignored."""
+        names = [each.name for each in self.session.get_outputs()]
+        arrays = {each.name: batch[each.name].numpy() for each in self.session.get_inputs()}
+        found = map(torch.from_numpy, self.session.run(names, arrays))
         return SimpleNamespace(**dict(zip(names, found, strict=True)))
-
-    return call
 
 
 class _GraphModule(nn.Module):

@@ -1,7 +1,7 @@
 """The pages of exported folders: a model card, and how to run a graph.
 
-Everything comes from the model and, if it was exported from a run, from the run's result. Unknown
-numbers are left out. So are paths of the machine; the result of a run has none.
+Everything comes from the model and, if it was exported from a run, from the run's result, which
+holds no local paths. Unknown numbers are left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HUB_METRICS = {
     "spearman": "spearmanr",
     "token_accuracy": "accuracy",  # nosec B105 # a metric
 }
-# Metrics whose interval follows from the score and the number of rows.
+# For these metrics, score and number of rows determine the interval.
 _SHARES_OF_ROWS = ("accuracy", "span_exact")
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from auber.data.encoding import EncodedRows
 from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
 from auber.errors import ModelError, RunError
 from auber.models import checkpoint
@@ -30,7 +29,6 @@ class Source:
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     result: ResultRecord | None = None  # of the run it comes from
-    rows: EncodedRows | None = None  # the user's own, to compare answers on
 
     @property
     def encoder(self) -> Encoder:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from auber.errors import ConfigError, unknown_name
 from auber.run.records import CommitRecord, Plan
@@ -170,19 +170,13 @@ class SpeedProvenance(Record):
     threads: Count
 
 
-def _require_runs(runs: tuple[RunSpeed, ...]) -> tuple[RunSpeed, ...]:
-    if not runs:
-        raise ValueError("must have at least one run")
-    return runs
-
-
 class Speed(Record):
     """The result of one `auber speed`."""
 
     format: Literal[2] = 2
     kind: Literal["speed"] = "speed"
     command: str
-    runs: Annotated[tuple[RunSpeed, ...], AfterValidator(_require_runs)]
+    runs: Annotated[tuple[RunSpeed, ...], Field(min_length=1)]
     left_out: tuple[str, ...]  # what was not measured, and why
     seconds: Number
     provenance: SpeedProvenance

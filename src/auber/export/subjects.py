@@ -1,9 +1,9 @@
-"""The models of a measurement: an architecture, and the heads that a run removed from it.
+"""The models of a measurement: an architecture, and the units that a run removed from it.
 
-Latency does not depend on weights, so none are read: both models get the same random weights, and
-runs whose weights were deleted are measured like any other. The architecture is that of the run's
-model folder, or of `--model` if that was deleted. The classifier is one of the run's task type; a
-model folder whose config names no classifier is measured with one for texts.
+Latency does not depend on weights, so none are read: both models get the same random weights, and a
+run can be measured after its weights were deleted. The architecture is that of the run's model
+folder, or of `--model` if the folder was deleted. The classifier has the run's task type; a model
+folder without a classifier is measured with one for texts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
-from pydantic import AfterValidator
+from pydantic import AfterValidator, AliasChoices, AliasPath, Field
 
 from auber.config.values import parse_only
 from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
@@ -43,7 +44,7 @@ _REMEDY = "give the result.json of a run, or a results file"
 
 @dataclass(frozen=True)
 class Subject:
-    """An architecture, and the heads to remove from it."""
+    """An architecture, and the units to remove from it."""
 
     name: str
     task_type: TaskType  # decides the classifier
@@ -74,15 +75,18 @@ def read_subjects(
     """
     wanted = parse_only(only, _KEYS)
     sources = [source for name in names for source in _read_sources(Path(name), wanted)]
-    if only and not any(source.is_stored for source in sources):
+    if only and not any(source.stored for source in sources):
         raise ConfigError(
             "--only picks runs of a results file, and none of these is one; leave it out"
         )
-    if model is not None and all(source.has_model for source in sources):
+    if model is not None and all(source.model for source in sources):
         raise ConfigError(
             "--model is for runs whose model is gone, all of these have theirs; leave it out"
         )
-    names = _distinguish([(source.name, source.place.resolve()) for source in sources])
+    places = [(source.path / (source.stored or "")).resolve() for source in sources]
+    names = _distinguish(
+        [(source.name, place) for source, place in zip(sources, places, strict=True)]
+    )
     return [_make_subject(name, source, model) for name, source in zip(names, sources, strict=True)]
 
 
@@ -105,13 +109,8 @@ def _require_metric(name: str) -> str:
     return name
 
 
-class _Shape(Record, extra="ignore"):
-    layers: Count
-    per_layer: Count
-
-
 class _Result(Record, extra="ignore"):
-    """What a measurement reads from a run's result."""
+    """What a measurement reads from a run's result, or from its line in a results file."""
 
     kind: Name = "prune"
     task: Name
@@ -120,7 +119,8 @@ class _Result(Record, extra="ignore"):
     seed: Whole
     model: Name
     labels: Count
-    heads: _Shape
+    layers: Count = Field(validation_alias=AliasChoices(AliasPath("heads", "layers"), "layers"))
+    heads: Count = Field(validation_alias=AliasChoices(AliasPath("heads", "per_layer"), "heads"))
     plan: Plan
 
     @property
@@ -135,46 +135,37 @@ class _Source:
     """Where a subject's plan and architecture are read from."""
 
     path: Path  # as given by the user
-    place: Path  # distinguishes it from others
-    folder: Path  # of its model
+    model: Path | None  # the model folder; None if it is gone
     result: _Result | None = None  # None: a model folder
-    is_stored: bool = False  # a run of a results file
+    stored: str | None = None  # the folder of a run in a results file
 
     @property
     def name(self) -> str:
         return _name_folder(self.path.resolve()) if self.result is None else self.result.name
-
-    @property
-    def has_model(self) -> bool:
-        return self.result is None or (self.folder / "config.json").is_file()
 
 
 def _read_sources(path: Path, wanted: Mapping[str, set[str]]) -> list[_Source]:
     """Return the run or model folder at a path, or the wanted runs of a results file."""
     file = path if path.is_file() else path / run_files.RESULT
     if run_files.is_run(path):
-        result = _parse_result(run_files.read_result(path), file)
-        return [_Source(path, path, path / "model", result)]
-    if not file.is_file():
-        if not path.is_dir():
-            raise RunError(
-                f"{path}: a run's folder, its result.json, a results file or a model folder is "
-                "needed, found nothing"
-            )
-        return [_Source(path, path, path)]
-    content = read_json(file, _REMEDY)
-    if not isinstance(content, dict) or content.get("kind") != "runs":
-        return [_Source(path, path, file.parent / "model", _parse_result(content, file))]
-    return [
-        _Source(
-            path,
-            path / str(line.get("folder")),
-            path / "model",
-            _parse_result(line, path),
-            is_stored=True,
+        content: Any = run_files.read_result(path)
+    elif file.is_file():
+        content = read_json(file, _REMEDY)
+    elif path.is_dir():
+        return [_Source(path, path)]
+    else:
+        raise RunError(
+            f"{path}: a run's folder, its result.json, a results file or a model folder is "
+            "needed, found nothing"
         )
-        for line in _pick_lines(path, content.get("runs"), wanted)
-    ]
+    if isinstance(content, dict) and content.get("kind") == "runs":
+        return [
+            _Source(path, None, _parse_result(line, path), str(line.get("folder")))
+            for line in _pick_lines(path, content.get("runs"), wanted)
+        ]
+    model = file.parent / "model"
+    is_there = (model / "config.json").is_file()
+    return [_Source(path, model if is_there else None, _parse_result(content, file))]
 
 
 def _pick_lines(path: Path, lines: Any, wanted: Mapping[str, set[str]]) -> list[dict[str, Any]]:
@@ -185,10 +176,12 @@ def _pick_lines(path: Path, lines: Any, wanted: Mapping[str, set[str]]) -> list[
     lines = lines if isinstance(lines, list) else []
     lines = [line for line in lines if isinstance(line, dict) and line.get("kind") == "prune"]
     if "method" not in wanted:
-        lines = [line for line in lines if line.get("removed")]
+        plans = [line.get("plan") for line in lines]
+        removes = [isinstance(plan, dict) and any(plan.values()) for plan in plans]
+        lines = list(compress(lines, removes))
     if not lines:
         raise RunError(
-            f"{path}: holds no run that removed heads; give one that does, or name its runs with "
+            f"{path}: holds no run that removed units; give one that does, or name its runs with "
             "--only method=..."
         )
     found = [
@@ -201,10 +194,7 @@ def _pick_lines(path: Path, lines: Any, wanted: Mapping[str, set[str]]) -> list[
             f"{key}: {', '.join(sorted({str(line.get(key)) for line in lines}))}" for key in _KEYS
         )
         raise RunError(f"{path}: none of its runs is wanted; it has {available}")
-    return [
-        {**line, "heads": {"layers": line.get("layers"), "per_layer": line.get("heads")}}
-        for line in found
-    ]
+    return found
 
 
 def _parse_result(data: Any, path: Path) -> _Result:
@@ -235,42 +225,30 @@ def _distinguish(named: Sequence[tuple[str, Path]]) -> list[str]:
 
 
 def _make_subject(name: str, source: _Source, model: str | None) -> Subject:
-    path, result = source.path, source.result
-    if result is None or source.has_model:
-        config, plan = read_config(model_folder(source.folder))
+    if source.model is not None:
+        config, plan = read_config(model_folder(source.model))
         named = str(config.architectures[0]) if config.architectures else None
-        task_type = task_type_of_class(named) or TASK_TYPES["sequence"]
-    else:
-        if model is None:
-            raise RunError(
-                f"{path}: its model is gone; name the architecture with --model FOLDER_OR_NAME "
-                f"(it began with '{result.model}')"
-            )
-        config = _read_architecture(model, path, result)
-        plan = result.plan
-        task_type = TASK_TYPES[METRICS[result.metric].kind]
-    try:
-        plan.check(
-            config.num_hidden_layers,
-            config.num_attention_heads,
-            getattr(config, family_of(config.model_type).intermediate_key),
-            allow_empty_layers=True,
+        return Subject(name, task_type_of_class(named) or TASK_TYPES["sequence"], config, plan)
+    path, result = source.path, source.result
+    assert result is not None, "a model folder has its model"
+    if model is None:
+        raise RunError(
+            f"{path}: its model is gone; name the architecture with --model FOLDER_OR_NAME "
+            f"(it began with '{result.model}')"
         )
-    except PlanError as error:
-        raise RunError(f"{path}: {error}") from error
-    return Subject(name, task_type, config, plan)
-
-
-def _read_architecture(model: str, path: Path, result: _Result) -> PreTrainedConfig:
-    """Return the config of the unpruned model that a run started from."""
     config, removed = read_config(model_folder(Path(model)) if Path(model).is_dir() else model)
     if removed:
         raise ConfigError(f"--model must be an unpruned model, {model} is pruned; give its origin")
     config.num_labels = result.labels
     layers, heads = config.num_hidden_layers, config.num_attention_heads
-    if (result.heads.layers, result.heads.per_layer) != (layers, heads):
+    if (result.layers, result.heads) != (layers, heads):
         raise ConfigError(
-            f"{path}: its plan is for {result.heads.layers} layers of {result.heads.per_layer} "
-            f"heads, --model {model} has {layers} of {heads}; give the model it was pruned from"
+            f"{path}: its plan is for {result.layers} layers of {result.heads} heads, --model "
+            f"{model} has {layers} of {heads}; give the model it was pruned from"
         )
-    return config
+    neurons = getattr(config, family_of(config.model_type).intermediate_key)
+    try:
+        result.plan.check(layers, heads, neurons, allow_empty_layers=True)
+    except PlanError as error:
+        raise RunError(f"{path}: {error}") from error
+    return Subject(name, TASK_TYPES[METRICS[result.metric].kind], config, result.plan)

@@ -56,7 +56,7 @@ def best_spans(logits: Tensor, truth: SpanTruth) -> Tensor:
 
 
 def exact_counts(logits: Tensor, truth: SpanTruth) -> Tensor:
-    """Return the numbers of rows whose best span is a true one and of all rows: int64 (2,)."""
+    """Return the number of rows with a correct best span, and of all rows: int64 (2,)."""
     hits = (best_spans(logits, truth)[:, None] == truth.spans).all(-1).any(-1)  # (rows,)
     return torch.stack((hits.sum(), torch.ones_like(hits).sum()))
 

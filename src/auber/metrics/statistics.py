@@ -1,16 +1,16 @@
 """Statistics of paired runs: means, paired differences, corrected tests and a verdict in words.
 
 One rule holds for all tables. A difference is significant if its 95 % t interval excludes 0 and its
-p, corrected by Holm's method for all comparisons of its family, is below 0.05. The p is that of the
+p, corrected by Holm's method for all comparisons of its family, is below 0.05. p comes from the
 exact sign-flip test if that test can reach significance at all (2 / 2^n times the size of the
-family below 0.05: 6 pairs for one comparison, 9 for eight). With fewer pairs it is that of the
+family below 0.05: 6 pairs for one comparison, 9 for eight). With fewer pairs it comes from the
 paired t test, which assumes roughly normal differences. The choice depends only on the numbers of
 pairs and comparisons, never on the scores. Fewer than 3 pairs, or differences that are all equal
 and so have no deviation, are never significant. Pairs that share a dev set generalise to other
 seeds, not to other rows.
 
 Checked by simulation at 3, 5 and 15 pairs: false alarms are at most 5 % for symmetric differences,
-which those of equal methods are, and 5.6 % at a skewness of 0.5. The interval covers 94 % there and
+such as those of equal methods, and 5.6 % at a skewness of 0.5. The interval covers 94 % there and
 89 to 91 % on exponential differences. A percentile bootstrap is far too narrow at 3 and 5 pairs, a
 studentised one infinite at 3 and a third wider at 5.
 """

@@ -91,7 +91,7 @@ def save(
     tensors = {
         name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
     }
-    with _replacing(Path(folder)) as fresh:
+    with replacing(Path(folder)) as fresh:
         config.save_pretrained(fresh)
         if needs_code(config):
             shutil.copyfile(MODELING_FILE, fresh / MODELING_FILE.name)
@@ -100,8 +100,14 @@ def save(
             tokenizer.save_pretrained(fresh)
 
 
+def require_free(folder: Path) -> None:
+    """Raise `CheckpointError` unless a path is new or an empty folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise CheckpointError(f"{folder}: must be a new or an empty folder; choose another --out")
+
+
 @contextmanager
-def _replacing(folder: Path) -> Iterator[Path]:
+def replacing(folder: Path) -> Iterator[Path]:
     """Yield a new empty folder, which replaces `folder` if the block succeeds.
 
     It lies in a private temporary folder beside it, so that no reader sees it half written and a
@@ -134,7 +140,9 @@ def _replacing(folder: Path) -> Iterator[Path]:
                 old.rename(folder)
             raise
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{folder}: cannot be written ({one_line(error)})") from error
+        raise CheckpointError(
+            f"{folder}: cannot be written ({one_line(error)}); choose another folder"
+        ) from error
     finally:
         if scratch is not None:
             shutil.rmtree(scratch)
@@ -245,22 +253,14 @@ def _load_pruned(
     with no_init_weights(), report_damage(f"{folder}: cannot be loaded"):
         model = cls._from_config(config, **options)
     remove(model, plan, allow_empty_layers=True)
-    expected = model.state_dict()
-    if lacking := expected.keys() - tensors.keys():
-        raise CheckpointError(f"{folder}: the weights lack {_some(lacking)}; save the model again")
-    if unknown := tensors.keys() - expected.keys():
+    try:
+        model.load_state_dict(tensors, assign=True)  # assigned, not copied, to keep each dtype
+    except RuntimeError as error:  # with all problems, from its second line on
+        problems = " ".join(str(error).split("\n\t", 1)[-1].split())
         raise CheckpointError(
-            f"{folder}: the weights hold {_some(unknown)}, which {cls.__name__} does not have; "
-            "save the model again"
-        )
-    for key, tensor in tensors.items():
-        if tensor.shape != expected[key].shape:
-            raise CheckpointError(
-                f"{folder}: the weights do not fit the recorded units: {key} must be "
-                f"{tuple(expected[key].shape)}, found {tuple(tensor.shape)}; restore "
-                "config.json or save the model again"
-            )
-    model.load_state_dict(tensors, assign=True)  # assigned, not copied, to keep each dtype
+            f"{folder}: the weights do not fit the recorded units ({problems:.300}); restore "
+            "config.json or save the model again"
+        ) from error
     return model
 
 

@@ -34,8 +34,7 @@ class Imported:
 def import_model(folder: str | Path, out: str | Path) -> Imported:
     """Save the pruned model and the tokenizer of a transformers 4 folder as `auber.save` does."""
     folder, place = Path(folder), Path(out)
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise CheckpointError(f"{place}: must be a new or an empty folder; choose another --out")
+    checkpoint.require_free(place)
     data = read_config_json(folder)
     if not data.get(LEGACY_REMOVED_HEADS):
         if data.get(REMOVED_HEADS):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -74,26 +75,28 @@ class PruningPlan:
         return hash((tuple(self.heads.items()), tuple(self.neurons.items())))
 
     def __repr__(self) -> str:
-        given = [f"heads={_lists(self.heads)}"] if self.heads else []
-        if self.neurons:
-            given.append(f"neurons={_lists(self.neurons)}")
+        given = [
+            f"{name}={dict(zip(units, map(list, units.values()), strict=True))}"
+            for name, units in (("heads", self.heads), ("neurons", self.neurons))
+            if units
+        ]
         return f"PruningPlan({', '.join(given)})"
 
     def __or__(self, other: PruningPlan) -> PruningPlan:
         """Return the plan that removes the units of both."""
-        return PruningPlan(
-            _union(self.heads, other.heads),
-            _union(self.neurons, other.neurons),
-        )
+        pairs = (self.heads, other.heads), (self.neurons, other.neurons)
+        return PruningPlan(*(
+            {layer: {*mine.get(layer, ()), *more.get(layer, ())} for layer in {*mine, *more}}
+            for mine, more in pairs
+        ))  # fmt: skip
 
     def __sub__(self, other: PruningPlan) -> PruningPlan:
         """Return the plan without the units of another."""
-        return PruningPlan(
-            {layer: _without(units, other.heads.get(layer, ())) for layer, units in
-             self.heads.items()},
-            {layer: _without(units, other.neurons.get(layer, ())) for layer, units in
-             self.neurons.items()},
-        )  # fmt: skip
+        pairs = (self.heads, other.heads), (self.neurons, other.neurons)
+        return PruningPlan(*(
+            {layer: _without(units, less.get(layer, ())) for layer, units in mine.items()}
+            for mine, less in pairs
+        ))  # fmt: skip
 
     @classmethod
     def of(cls, plan: PruningPlan | Mapping[int, Iterable[int]]) -> PruningPlan:
@@ -248,20 +251,10 @@ def _parse(unit: str, data: Any, where: str) -> dict[int, list[int]]:
 
 
 def _format_spans(units: Iterable[int]) -> str:
-    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in _spans(units))
-
-
-def _spans(units: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last number of each run of adjacent numbers."""
-    first = last = None
-    for unit in units:
-        if first is None or last is None or unit != last + 1:
-            if first is not None and last is not None:
-                yield first, last
-            first = unit
-        last = unit
-    if first is not None and last is not None:
-        yield first, last
+    # In a run of adjacent numbers, each is as far above its place as the first.
+    grouped = groupby(enumerate(units), key=lambda placed: placed[1] - placed[0])
+    runs = [[unit for _, unit in run] for _, run in grouped]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
 
 
 def _parse_spans(text: str, where: str, most: int) -> list[int]:
@@ -279,17 +272,9 @@ def _parse_spans(text: str, where: str, most: int) -> list[int]:
     return units
 
 
-def _union(mine: UnitsByLayer, theirs: UnitsByLayer) -> dict[int, set[int]]:
-    return {layer: {*mine.get(layer, ()), *theirs.get(layer, ())} for layer in {*mine, *theirs}}
-
-
 def _without(units: Iterable[int], removed: Iterable[int]) -> tuple[int, ...]:
     gone = set(removed)
     return tuple(unit for unit in units if unit not in gone)
-
-
-def _lists(by_layer: UnitsByLayer) -> dict[int, list[int]]:
-    return {layer: list(units) for layer, units in by_layer.items()}
 
 
 def _index(kind: str, value: object, where: str) -> int:

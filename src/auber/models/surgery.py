@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -71,14 +72,10 @@ def masked(
     encoder = encoder_of(model)
     plan = PruningPlan.of(plan)
     _check(encoder, plan, allow_empty_layers)
-    device = model.device
-    heads = {
-        layer: _mask(encoder.present(layer), units, device) for layer, units in plan.heads.items()
-    }
-    neurons = {
-        layer: _mask(encoder.present_neurons(layer), units, device)
-        for layer, units in plan.neurons.items()
-    }
+    heads, neurons = (
+        {layer: torch.from_numpy(stays).float().to(model.device) for layer, stays in found.items()}
+        for found in _staying(encoder, plan)
+    )
     with gated(model, heads, neurons):
         yield
 
@@ -93,16 +90,11 @@ def remove(model: PreTrainedModel, plan: Plan, *, allow_empty_layers: bool = Fal
     encoder = encoder_of(model)
     plan = PruningPlan.of(plan)
     _check(encoder, plan, allow_empty_layers)
-    heads = {layer: _places(encoder.present(layer), units) for layer, units in plan.heads.items()}
-    neurons = {
-        layer: _places(encoder.present_neurons(layer), units)
-        for layer, units in plan.neurons.items()
-    }
     removed = encoder.removed | plan
-    for layer, places in heads.items():
-        encoder.keep(layer, places)
-    for layer, places in neurons.items():
-        encoder.keep_neurons(layer, places)
+    staying = _staying(encoder, plan)
+    for keep, by_layer in zip((encoder.keep, encoder.keep_neurons), staying, strict=True):
+        for layer, stays in by_layer.items():
+            keep(layer, np.flatnonzero(stays).tolist())
     encoder.removed = removed
 
 
@@ -132,14 +124,13 @@ class _Gate:
         return (inputs * columns.unsqueeze(-2),)  # the same gates for all tokens of a row
 
 
-def _mask(present: tuple[int, ...], removed: Iterable[int], device: torch.device) -> Tensor:
-    gone = set(removed)
-    return torch.tensor([float(unit not in gone) for unit in present], device=device)
-
-
-def _places(present: tuple[int, ...], removed: Iterable[int]) -> list[int]:
-    gone = set(removed)
-    return [place for place, unit in enumerate(present) if unit not in gone]
+def _staying(encoder: Encoder, plan: PruningPlan) -> list[dict[int, np.ndarray]]:
+    """Return whether each present head, and each present neuron, of the plan's layers stays."""
+    kinds = (encoder.present, plan.heads), (encoder.present_neurons, plan.neurons)
+    return [
+        {layer: np.isin(present(layer), units, invert=True) for layer, units in gone.items()}
+        for present, gone in kinds
+    ]
 
 
 def _check(encoder: Encoder, plan: PruningPlan, allow_empty_layers: bool) -> None:

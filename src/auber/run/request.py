@@ -96,7 +96,8 @@ class Request:
             return ()
         if size.tolerance is not None:
             return (1.0, *(share for share in size.shares if share < 1))
-        return size.shares if len(size.shares) > 1 or size.step_epochs else ()
+        is_plain = len(size.shares) < 2 and not size.step_epochs and not size.repair
+        return () if is_plain else size.shares
 
     @property
     def steps(self) -> tuple[float, ...]:

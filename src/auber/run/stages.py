@@ -16,7 +16,7 @@ from auber.data.splits import Splits
 from auber.models.encoders.base import Encoder
 from auber.run.request import Request
 from auber.run.steps import Steps
-from auber.run.trials import EPOCHS, count_rows
+from auber.run.trials import EPOCHS, RATES, count_rows
 from auber.search.stages import (
     BUDGET,
     LAST,
@@ -34,6 +34,7 @@ from auber.search.stages import (
 
 # Relative to tuning on a row once: computing a row, and scoring it from cached layers.
 _FORWARD, _REWARD = 1 / 3, 1 / 10
+_REPAIR_ROWS = 500
 _REWARDS_PER_GAME = 4  # that were not scored before, in a usual game
 
 
@@ -138,7 +139,8 @@ def _by_sizes(request: Request, steps: Steps, effort: Effort) -> Strategy:
         efforts = () if is_short else (ranking,)
         make = partial(steps.choose_plan, share)
         plans.append(Stage(size_stage(PLAN, share), make, efforts, keeps_weights=False))
-    ranks_again = (ranking,) if request.steps else ()
+    # Before the tuning of a pruned model.
+    before = (ranking,) * bool(request.steps) + (effort.repair(),) * request.config.size.repair
     on_the_way = {(share, STEP): (steps.take_step, effort.step()) for share in request.steps}
     at_the_end = {(share, LAST): (steps.tune_size, effort.last()) for share in request.sizes}
     tunings = [
@@ -146,7 +148,7 @@ def _by_sizes(request: Request, steps: Steps, effort: Effort) -> Strategy:
             size_stage(name, share),
             partial(run, share),
             # Embeddings and optimiser stay.
-            (*(ranks_again if share < 1 else ()), (1 + share) / 2 * tuning),
+            (*(before if share < 1 else ()), (1 + share) / 2 * tuning),
             makes_size=True,
             is_needed=partial(steps.needs_size, share),
         )
@@ -203,15 +205,16 @@ class Effort:
 
     def trials(self) -> tuple[float, ...]:
         """Return the effort of each trial of a learning rate."""
-        return tuple(
-            float(epochs * min(len(self._splits.first), count_rows(self._request.hardware)))
-            for epochs, number in zip(EPOCHS, (4, 2), strict=True)
-            for _ in range(number)
-        )
+        rows = min(len(self._splits.first), count_rows(self._request.hardware))
+        return (float(EPOCHS * rows),) * len(RATES)
 
     def after_layer(self, layer: int) -> float:
         """Return the effort of the tuning after a layer."""
         return float(self._config.layer.epochs * len(self._splits.layers[layer].mini_train))
+
+    def repair(self) -> float:
+        """Return the effort of refitting a pruned model: a pass of two models over some rows."""
+        return 2 * _FORWARD * min(len(self._splits.first), _REPAIR_ROWS)
 
     def step(self) -> float:
         """Return the effort of the tuning after a step on the way to a size."""

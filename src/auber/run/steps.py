@@ -25,7 +25,7 @@ from auber.run.held_out import HeldOut
 from auber.run.learned import describe_failure, draw_rows, measure_learning
 from auber.run.records import StageRecord
 from auber.run.request import Request, most_to_remove
-from auber.run.trials import NUM_TRIALS, choose_rate
+from auber.run.trials import RATES, choose_rate
 from auber.run.tunings import Tunings
 from auber.scoring import (
     CrossFitScorer,
@@ -35,6 +35,7 @@ from auber.scoring import (
     Workers,
     open_workers,
 )
+from auber.scoring.repair import repair
 from auber.search.registry import get_method
 from auber.search.stages import (
     BUDGET,
@@ -116,7 +117,7 @@ class Steps:
         request, config = self.request, self.request.config
         if (known := request.known_rate) is not None:
             rate, reason = known
-            self.progress.skip(NUM_TRIALS)
+            self.progress.skip(len(RATES))
             self.progress.say(f"learning rate {rate:g}: {reason}")
             return {"rate": rate}
         task = request.task
@@ -215,10 +216,11 @@ class Steps:
 
     def _prune_to(self, share: float) -> dict[str, Any]:
         """Prune the fine-tuned model, or that of the step before, to a share."""
-        request = self.request
-        if not request.config.size.step_epochs or share == 1:
+        request, size = self.request, self.request.config.size
+        if not size.step_epochs or share == 1:
             self.model = self.copy_fine_tuned()
             remove(self.model, self.plan_of(share))
+            self._repair(share)
             return {}
         before = [step for step in request.steps_to(share) if step > share]
         if before:
@@ -229,7 +231,18 @@ class Steps:
         rows = self.train.select(self.splits.first)
         choice = self._decisions.rank(request.method, self.model, rows, None, share)
         remove(self.model, choice.plan)
+        self._repair(share)
         return {"removed": choice.plan.to_json(), **choice.details}
+
+    def _repair(self, share: float) -> None:
+        if self.request.config.size.repair and share < 1:
+            repair(
+                self.model,
+                self.copy_fine_tuned(),
+                self.train.select(self.splits.first),
+                seed=self.request.config.seed,
+                progress=self.progress,
+            )
 
     def tune_fold_model(self, fold: int) -> dict[str, Any]:
         """Train the model that scores the rows of a fold."""

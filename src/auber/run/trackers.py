@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auber.config import Value
-from auber.errors import ConfigError, RunError, unknown_name
+from auber.errors import ConfigError, RunError, first_line, unknown_name
 
 if TYPE_CHECKING:
     from accelerate.tracking import GeneralTracker
@@ -79,12 +79,7 @@ class TrackerListener:
             _initialize_accelerate()
             self._log(values, step)
         except Exception as error:  # each tracker has errors of its own
-            logger.warning(
-                "tracker %s: dropped for the rest of this run (%s: %s)",
-                self._name,
-                type(error).__name__,
-                error,
-            )
+            _warn(self._name, "dropped for the rest of this run", error)
             self._log = None
 
 
@@ -110,10 +105,9 @@ def open_tracker(
                 tracker.store_init_configuration(dict(settings))
                 has_settings.touch()
         except Exception as error:  # each tracker has errors of its own
-            line = (str(error).splitlines() or [""])[0]
             raise RunError(
-                f"tracker {name}: cannot be opened ({type(error).__name__}: {line}); put that "
-                f"right or leave out --track {name}, and go on with --resume"
+                f"tracker {name}: cannot be opened ({type(error).__name__}: {first_line(error)}); "
+                f"correct that or leave out --track {name}, then continue with --resume"
             ) from error
         yield TrackerListener(name, log)
 
@@ -194,9 +188,11 @@ def _close(name: str, close: Callable[..., object], *arguments: object) -> None:
     try:
         close(*arguments)
     except Exception as error:
-        logger.warning(
-            "tracker %s: could not be closed (%s: %s)", name, type(error).__name__, error
-        )
+        _warn(name, "could not be closed", error)
+
+
+def _warn(name: str, event: str, error: Exception) -> None:
+    logger.warning("tracker %s: %s (%s: %s)", name, event, type(error).__name__, error)
 
 
 _OPENERS = {"tensorboard": _open_tensorboard, "mlflow": _open_mlflow}

@@ -1,9 +1,9 @@
 """Short tunings on some rows of train, scored on others: what chooses a learning rate.
 
-`choose_rate` serves `first.learning_rate = auto`. It tries a few rates for an epoch and the better
-half of them for three, on a sample of the rows that the first tuning may use. The score is smooth,
-because a few hundred rows show little difference in accuracy after short tunings. Short tunings
-favour high rates, so the lowest rate within one standard error of the best is chosen.
+`choose_rate` serves `first.learning_rate = auto`. It tries a few rates on a sample of the rows that
+the first tuning may use. The score is smooth, because a few hundred rows show little difference in
+accuracy after short tunings. Short tunings favour high rates, at which a longer one may diverge, so
+the lowest rate within one standard error of the best is chosen.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 RATES = (2e-5, 5e-5, 1e-4, 2e-4)
-EPOCHS = (1, 3)
-NUM_TRIALS = 6  # four, then the better two
+EPOCHS = 3
 HELD_OUT = 0.2  # share of the rows
 _MOST_ROWS = {"cuda": 5000, "cpu": 500}  # of a sample: on two CPU cores about a minute
 
@@ -59,7 +58,7 @@ class RateChoice(NamedTuple):
         return (
             f"learning rate {self.rate:g}, chosen from {tried} in {seconds:.0f} s: it explains "
             f"{100 * (chosen.score or 0.0):.0f} % of {self.rows} held-out rows of train after "
-            f"{chosen.epochs} epochs (first.learning_rate)"
+            f"{EPOCHS} epochs (first.learning_rate)"
         )
 
 
@@ -82,28 +81,26 @@ def choose_rate(
     tuned, scored = _draw(rows, labels, count_rows(hardware), seed)
     smooth = smooth_metric(metric)
 
-    def run_trial(rate: float, epochs: int) -> Trial:
-        changed = {"learning_rate": rate, "epochs": epochs}
-        return try_tuning(
+    trials = [
+        try_tuning(
             copy.deepcopy(model).to(hardware.device),
             train.select(tuned),
             train.select(scored),
-            settings.model_copy(update=changed),
+            settings.model_copy(update={"learning_rate": rate, "epochs": EPOCHS}),
             smooth,
             seed=seed,
             hardware=hardware,
             progress=progress,
         )
-
-    trials = halve(RATES, EPOCHS, run_trial)
-    last = [trial for trial in trials if trial.epochs == EPOCHS[-1]]
-    best = min(last, key=lambda trial: trial.rank)
+        for rate in RATES
+    ]
+    best = min(trials, key=lambda trial: trial.rank)
     if best.score is None:
         raise ConfigError(
             "first.learning_rate: auto found no rate, every trial diverged; set a lower one than "
             f"{RATES[0]:g}"
         )
-    good = [t for t in last if t.score is not None and t.score >= best.score - best.error]
+    good = [t for t in trials if t.score is not None and t.score >= best.score - best.error]
     return RateChoice(min(trial.learning_rate for trial in good), trials, len(scored))
 
 

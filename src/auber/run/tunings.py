@@ -58,10 +58,11 @@ class Tunings:
     @contextmanager
     def reusing_captures(self) -> Iterator[None]:
         """Reuse the CUDA graphs of one tuning in the next; no head may be removed in between."""
-        self._captured = StepCache()
+        captured = self._captured = StepCache()
         try:
             yield
         finally:
+            captured.drop()
             self._captured = None
             self._request.hardware.free_unused()
 

@@ -13,6 +13,7 @@ stay in place (`StepCache`).
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -106,8 +107,10 @@ class StepCache:
         return self._steps
 
     def drop(self) -> None:
-        """Empty the cache."""
-        self._steps = None
+        """Empty the cache, and free the memory of its graphs."""
+        if self._steps is not None:
+            self._steps = None
+            gc.collect()  # the steps refer to themselves
 
 
 def _places(model: nn.Module) -> list[tuple[Any, ...]]:

@@ -63,12 +63,15 @@ def save_models(folder, plan):
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
     """The interpreter of an environment with this one's packages, without editable installs."""
-    environment = tmp_path_factory.mktemp("stranger") / "venv"
-    venv.create(environment)
-    (site,) = environment.glob("lib/python*/site-packages")
+    return make_environment(tmp_path_factory.mktemp("stranger") / "venv")
+
+
+def make_environment(place, *, with_pip=False):
+    venv.create(place, with_pip=with_pip)
+    (site,) = place.glob("lib/python*/site-packages")
     # Packages in the folder of a .pth file are found, but its own .pth files are not read.
     (site / "packages.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-    return environment / "bin" / "python"
+    return place / "bin" / "python"
 
 
 def run_checks(python, folder, *checks):
@@ -119,6 +122,19 @@ def test_this_package_loads_what_was_saved_without_it(model_type, folder):
 @pytest.mark.slow  # torch's compiler takes some 20 s
 def test_torch_compiles_it(folder, python):
     assert run_checks(python, folder, "compile") == {"compile": None}
+
+
+@pytest.mark.slow  # installs packages
+def test_transformers_4_loads_a_model_of_even_widths(folder, tmp_path):
+    python = make_environment(tmp_path / "4" / "venv", with_pip=True)
+    packages = ("transformers==4.57.6", "huggingface-hub<1", "tokenizers<0.23")
+    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--ignore-installed"]
+    done = subprocess.run([*install, *packages], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"transformers 4.57.6 cannot be installed here: {done.stderr[-200:]}")
+    look = [python, "-I", "-c", "import transformers; print(transformers.__version__)"]
+    assert subprocess.run(look, capture_output=True, text=True, check=True).stdout == "4.57.6\n"
+    assert run_checks(python, folder, "plain") == {"plain": None}
 
 
 def test_the_environment_has_no_editable_install_of_this_package(python):

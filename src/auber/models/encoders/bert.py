@@ -1,4 +1,4 @@
-"""BERT, and the families whose layers have its layout: ELECTRA and RoBERTa."""
+"""BERT, and the families with the same layout of layers: ELECTRA and RoBERTa."""
 
 from __future__ import annotations
 

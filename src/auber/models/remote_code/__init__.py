@@ -1,7 +1,7 @@
 """The code that a saved folder carries, so that transformers loads it without this package.
 
 `modeling_auber.py` is copied into the folder of a pruned model, and `config.json` points to it
-with `auto_map`. A folder whose layers are all alike needs neither.
+with `auto_map`. If all layers have the same width, neither is needed.
 """
 
 from __future__ import annotations

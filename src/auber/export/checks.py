@@ -1,8 +1,9 @@
-"""How many answers of a quantised model differ from those of the model itself.
+"""Checks of an export: its logits, or the answers that follow from them, against the model's own.
 
-An answer is the class of a text, the tag of a word, or the best span of a context. For a model that
-predicts a number it is which of two rows has the larger one, because a ranking is what most such
-models are used for.
+Logits may differ by rounding. Those of quantised weights differ by more, and what counts is how
+many answers do: the class of a text, the tag of a word, the best span of a context. For a model
+that predicts a number, an answer is which of two rows has the larger one, because most such models
+are used to rank.
 """
 
 from __future__ import annotations
@@ -15,10 +16,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from auber.data.encoding import EncodedRows, encode_questions, encode_rows, encode_words
+from auber.data.encoding import EncodedRows, encode_split
 from auber.data.files import read_records
-from auber.data.rows import Answer, QuestionRows, Rows, WordRows, check_text, check_words
+from auber.data.rows import (
+    Answer,
+    AnyRows,
+    QuestionRows,
+    Rows,
+    WordRows,
+    check_text,
+    check_words,
+)
 from auber.data.targets import AnyTargets, Labels, Spans, Tags
+from auber.data.task import TaskData
 from auber.data.user_rows import split_names
 from auber.errors import CheckpointError, TaskError
 from auber.export import WARN_ABOVE
@@ -27,8 +37,42 @@ from auber.metrics.spans import best_spans
 from auber.models.random_rows import random_rows
 from auber.training.evaluation import predict
 
-_RANDOM_ROWS, _LONGEST = 128, 128
+ALLOWED_DIFFERENCE = 1e-3  # between logits; rounding alone stays far below
+# Batches to compare logits on: rows, length, whether padded. One token, one row, one padded row,
+# uneven batches, and batches longer than those that a graph is traced with.
+_BATCHES = (
+    (1, 1, False),
+    (1, 9, False),
+    (1, 16, True),
+    (2, 1, False),
+    (3, 32, True),
+    (5, 128, True),
+    (4, 128, False),
+)
+_RANDOM_ROWS, _LONGEST = 128, 128  # to compare answers on
 _TOKENS_PER_BATCH = 2048  # 16 rows of 128 tokens
+
+ModelCall = Callable[..., Any]  # from the inputs of a batch, by name, to an output like the model's
+
+
+@dataclass(frozen=True)
+class LogitCheck:
+    """How far logits are from the model's own."""
+
+    rows: int
+    largest_difference: float
+
+    @property
+    def words(self) -> str:
+        """The finding as a line of text."""
+        return (
+            f"checked on {self.rows} random rows: largest logit difference "
+            f"{self.largest_difference:.2g} (allowed: {ALLOWED_DIFFERENCE:g})"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as plain JSON types."""
+        return {**asdict(self), "allowed": ALLOWED_DIFFERENCE}
 
 
 @dataclass(frozen=True)
@@ -64,35 +108,48 @@ class AnswerCheck:
         return {**asdict(self), "warn_above": WARN_ABOVE}
 
 
-class _Computed(nn.Module):
-    """What computes an exported folder, in the form of a model."""
+def check_logits(source: Source, exported: ModelCall) -> LogitCheck:
+    """Raise `CheckpointError` unless the logits are the model's own."""
+    difference = largest_difference(source, exported)
+    if not difference <= ALLOWED_DIFFERENCE:  # true for NaN too
+        raise CheckpointError(
+            f"{source.name}: the exported logits must be the model's own to "
+            f"{ALLOWED_DIFFERENCE:g}, found a difference of {difference:.3g}; nothing was kept, "
+            "please report it with the versions of torch and transformers"
+        )
+    return LogitCheck(sum(rows for rows, _, _ in _BATCHES), difference)
 
-    device = torch.device("cpu")
 
-    def __init__(self, compute: Callable[[dict[str, Tensor]], Any], inputs: tuple[str, ...]):
-        super().__init__()
-        self.compute, self.inputs = compute, inputs
+@torch.inference_mode()
+def largest_difference(source: Source, exported: ModelCall) -> float:
+    """Return the largest difference of a logit from the model's, outside padding, in float32."""
+    model, outputs, encoder = in_float32(source.model), source.outputs, source.encoder
+    found = []
+    for seed, (rows, length, padded) in enumerate(_BATCHES):
+        length = min(length, encoder.num_positions)
+        batch = random_rows(
+            encoder, source.inputs, rows=rows, length=length, padded=padded, seed=seed
+        )
+        own, other = (
+            outputs.pack(outputs.logits(compute(**batch)), batch["attention_mask"])
+            for compute in (model, exported)
+        )
+        found.append((own - other).abs().max())
+    return float(torch.stack(found).max())  # unlike Python's max, torch's propagates NaN
 
-    def forward(self, **batch: Tensor) -> Any:
-        return self.compute({name: batch[name] for name in self.inputs})
 
-
-def compare_answers(source: Source, compute: Callable[[dict[str, Tensor]], Any]) -> AnswerCheck:
-    """Compare the answers to the rows of the source, or else to random ones."""
-    rows = source.rows or _draw_rows(source)
-    computed: Any = _Computed(compute, source.inputs)
-    own, other = (
-        predict(model, rows, _TOKENS_PER_BATCH) for model in (in_float32(source.model), computed)
-    )
+def check_answers(source: Source, exported: nn.Module, rows: EncodedRows | None) -> AnswerCheck:
+    """Compare the answers to these rows, or to random ones."""
+    given, rows = rows, rows or _draw_rows(source)
+    models: Any = in_float32(source.model), exported
+    own, other = (predict(model, rows, _TOKENS_PER_BATCH) for model in models)
     if not other.isfinite().all():
         raise CheckpointError(
-            "some logits of the quantised graph are NaN or infinite; nothing was kept, export "
-            "--to onnx"
+            f"{source.name}: some logits of the quantised graph are NaN or infinite; nothing was "
+            "kept, export --to onnx"
         )
     name, different = _differences(rows, own, other)
-    return AnswerCheck(
-        len(rows), source.rows is None, name, different.numel(), int(different.sum())
-    )
+    return AnswerCheck(len(rows), given is None, name, different.numel(), int(different.sum()))
 
 
 def _differences(rows: EncodedRows, own: Tensor, other: Tensor) -> tuple[str, Tensor]:
@@ -111,31 +168,31 @@ def _differences(rows: EncodedRows, own: Tensor, other: Tensor) -> tuple[str, Te
 
 def read_rows(source: Source, path: Path, text: str | None) -> EncodedRows:
     """Return the rows of a file, of which only the text columns are read."""
-    kind, where = source.task_type, str(path)
+    kind = source.task_type
     columns = split_names(text) or kind.text
-    tokenizer, longest = source.tokenizer, source.row_length
     values: list[list[Any]] = [
         [_checked(fields[column], f"{place}, column '{column}'", kind.name) for column in columns]
         for place, fields in read_records(path, columns)
     ]
     if len(values) < 2:
-        raise TaskError(f"{where}: at least two rows are needed, found {len(values)}; add some")
+        raise TaskError(f"{path}: at least two rows are needed, found {len(values)}; add some")
     if len(columns) not in {"sequence": (1, 2), "tokens": (1,), "spans": (2,)}[kind.name]:
         raise TaskError(
             f"--text: rows of kind {kind.name} have the text columns {', '.join(kind.text)}, found "
             f"{len(columns)} of them; correct it"
         )
     texts = [tuple(column) for column in zip(*values, strict=True)]
-    # The labels stand for nothing: only answers are compared.
+    # Labels are needed to encode rows, but only the models' answers are compared.
+    rows: AnyRows
     if kind.name == "tokens":
-        tags = tuple((0,) * len(words) for words in texts[0])
-        return encode_words(tokenizer, WordRows(texts[0], tags), longest, ("O",))
-    if kind.name == "spans":
+        rows = WordRows(texts[0], tuple((0,) * len(words) for words in texts[0]))
+    elif kind.name == "spans":
         answers = tuple((Answer(context[:1], 0),) for context in texts[1])
-        return encode_questions(
-            tokenizer, QuestionRows(texts[0], texts[1], answers), longest, where
-        )
-    return encode_rows(tokenizer, Rows.from_columns(texts, [0] * len(values)), longest, False)
+        rows = QuestionRows(texts[0], texts[1], answers)
+    else:
+        rows = Rows.from_columns(texts, [0] * len(values))
+    task = TaskData(str(path), rows, rows, ("O",), kind.metric)
+    return encode_split(source.tokenizer, task, "dev", source.row_length)
 
 
 def _checked(value: Any, where: str, kind: str) -> Any:
@@ -151,13 +208,16 @@ def _checked(value: Any, where: str, kind: str) -> Any:
 
 
 def _draw_rows(source: Source) -> EncodedRows:
-    longest = min(_LONGEST, source.row_length)
     batch = random_rows(
-        source.encoder, source.inputs, rows=_RANDOM_ROWS, length=longest, padded=True
+        source.encoder,
+        source.inputs,
+        rows=_RANDOM_ROWS,
+        length=min(_LONGEST, source.row_length),
+        padded=True,
     )
     lengths = batch["attention_mask"].sum(1).tolist()
     ids, types = (
-        [row[:length] for row, length in zip(batch[name].tolist(), lengths, strict=True)]
+        [row[:length].tolist() for row, length in zip(batch[name], lengths, strict=True)]
         if name in batch
         else None
         for name in ("input_ids", "token_type_ids")
