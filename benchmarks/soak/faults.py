@@ -109,7 +109,7 @@ def start_twice(job: Job, times: int) -> Details:
         holder = read_holder(run_of(out))
         assert holder is not None
         assert holder.process == child.process.pid
-        assert f"{holder} is at work in it" in refusal, refusal
+        assert f"in use by {holder}" in refusal, refusal
         child.send(signal.SIGKILL)
         child.wait()
         lock = run_of(out) / ".lock"
@@ -117,7 +117,7 @@ def start_twice(job: Job, times: int) -> Details:
         elsewhere = holder.model_copy(update={"host": "elsewhere"})
         lock.write_text(elsewhere.model_dump_json(), encoding="utf-8")
         line = job.fail(out)
-        assert f"{elsewhere} was at work in it and left its lock" in line, line
+        assert f"locked by {elsewhere}" in line, line
         lock.write_text(left, encoding="utf-8")  # of the process that was killed
         job.finish(out)
     return {}

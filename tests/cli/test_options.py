@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from auber.cli.options import build_config, complete_assignment, make_room
+from auber.cli.options import RunSettings, complete_assignment, make_room
 from auber.errors import ConfigError
 
 PROGRAM = "import sys; sys.argv[0] = 'auber'; from auber.cli import main; main()"
@@ -57,8 +57,8 @@ def test_completions_of_settings(incomplete, expected):
 
 
 def test_short_options_are_settings():
-    config = build_config("default", None, None, ["agent.gamma=0.5"], seed=3, protocol=None)
-    assert (config.seed, config.agent.gamma) == (3, 0.5)
+    config = RunSettings(assignments=["agent.gamma=0.5"], seed=3, protocol="seen").build(None)
+    assert (config.seed, config.protocol, config.agent.gamma) == (3, "seen", 0.5)
 
 
 def test_where_a_file_can_be_written(tmp_path):
@@ -70,7 +70,7 @@ def test_where_a_file_can_be_written(tmp_path):
     (tmp_path / "file").touch()
     for name, message in (
         ("folder", "folder: must be a file in a folder that can be written to; choose another --"),
-        ("pipe", "pipe: must be a file or a name for a new one, found a device or a pipe; choose "),
+        ("pipe", "pipe: must be a file in a folder that can be written to; choose another --out"),
         ("file/x", "file/x: its folder cannot be made .*; choose another --out"),
     ):
         with pytest.raises(ConfigError, match=f"^{tmp_path}/{message}"):

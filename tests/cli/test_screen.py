@@ -52,9 +52,9 @@ def test_a_warning_is_printed_above_the_bars(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     with listening(quiet=False) as progress:
         progress.plan(2)
-        logging.getLogger("auber.data").warning("careful: %d rows", 7)
+        logging.getLogger("auber.data").warning("warning: %d rows", 7)
     shown = capsys.readouterr().err
-    assert "\x1b[2Kauber: careful: 7 rows" in shown, "the bar's line is cleared first"
+    assert "\x1b[2Kauber: warning: 7 rows" in shown, "the bar's line is cleared first"
 
 
 def test_the_bar_of_the_whole_run_counts_work():
@@ -70,3 +70,7 @@ def test_the_bar_of_the_whole_run_counts_work():
     progress.end()
     progress.skip(1)
     assert bars.tasks[0].percentage == 100
+    progress.begin("measuring", 0)
+    assert (bars.tasks[1].description, bars.tasks[1].total) == ("  measuring", None)
+    progress.end()
+    assert not bars.tasks[1].visible

@@ -85,7 +85,7 @@ def test_ctrl_c_prints_how_to_go_on(call, file, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["--only", "task=rte"], "--only: Unknown task 'rte'. Known: agreement"),
-        (["--seeds", "0,0"], "--seeds must name each once; 0 is repeated, found '0,0'"),
+        (["--seeds", "0,0"], "--seeds must be different whole numbers such as 0,1,2, found"),
         (["--engine", "rays"], "Unknown engine 'rays'. Did you mean 'ray'? Known: local, proces"),
         (["--num-gpus", "1"], "--num-gpus goes with --engine ray, found engine local; leave it"),
         (["--engine", "ray", "--num-cpus", "-1"], "--num-cpus must be a number from 0, found -1"),

@@ -185,7 +185,7 @@ def test_a_warning_above_the_share():
     )
     assert AnswerCheck(49, True, "tags", 4900, 99).words.splitlines() == [
         "checked on 49 random rows: 99 of 4,900 tags (2.0 %) differ from the float32 model",
-        "careful: more than 2 % of the answers differ; compare scores before you use it, or "
+        "warning: more than 2 % of the answers differ; compare scores before you use it, or "
         "export --to onnx",
         "random rows are unlike yours: check on your own with --rows FILE",
     ]

@@ -145,12 +145,12 @@ def test_a_trained_classifier_may_have_seen_rows(places):
     messages = Messages()
     prune(elsewhere, origin=elsewhere, progress=messages)
     assert (
-        f"careful: fold models are trained from {elsewhere}, whose classifier is trained "
+        f"warning: fold models are trained from {elsewhere}, whose classifier is trained "
         f"already; if it was trained on these rows, the rewards are too optimistic" in messages.said
     )
     messages = Messages()
     prune(start, out="plain", origin=encoder, progress=messages)
-    assert not [words for words in messages.said if words.startswith("careful: fold models")]
+    assert not [words for words in messages.said if words.startswith("warning: fold models")]
 
 
 def test_an_origin_that_a_run_was_not_tuned_from_is_refused(places):
@@ -187,7 +187,7 @@ def test_a_model_of_other_rows_may_be_tuned_on(places):
     assert [
         words
         for words in messages.said
-        if words.startswith("careful: fold models are trained from ")
+        if words.startswith("warning: fold models are trained from ")
     ]
 
 
@@ -199,7 +199,7 @@ def test_rows_that_tuned_a_start_are_not_held_out_of_it(places):
         auber.prune(places[1] / "model", task=TASK, config=HELD)
     messages = Messages()
     auber.prune(*small_start(), task=TASK, method="random", heads=1, config=HELD, progress=messages)
-    caution = "careful: BertForSequenceClassification is fine-tuned; rewards"
+    caution = "warning: BertForSequenceClassification is fine-tuned; rewards"
     assert [words for words in messages.said if words.startswith(caution)]
 
 

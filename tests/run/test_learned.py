@@ -135,7 +135,7 @@ def test_a_run_stops_before_the_search_and_says_what_to_do(tmp_path, monkeypatch
 def test_without_the_rule_the_result_warns(tmp_path):
     result = prune(tmp_path / "run", agent__choose="best").result
     assert (result["learned"]["learned"], result["learned"]["one_answer"]) == (False, True)
-    assert "careful: the fine-tuned model had learned nothing" in describe_result(result)[-1]
+    assert "warning: the fine-tuned model learned nothing" in describe_result(result)[-1]
 
 
 def test_a_control_that_predicts_one_class_is_not_stopped(tmp_path):

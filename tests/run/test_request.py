@@ -172,7 +172,7 @@ def test_a_fine_tuned_model_needs_no_origin():
     assert weights_digest(request.pretrained) == weights_digest(request.start.model)
     assert request.pretrained is not request.start.model
     assert messages.said == [
-        "careful: BertForSequenceClassification is fine-tuned and may have seen the rows that "
+        "warning: BertForSequenceClassification is fine-tuned and may have seen the rows that "
         "rewards come from, so rewards may be too optimistic; --origin names the model behind it, "
         "if known"
     ]

@@ -147,7 +147,7 @@ def test_other_rows_are_refused_and_the_same_rows_elsewhere_go_on(model, place):
     assert {key[2] for key in collect(place / "films.json").wanted} == {"films"}
 
     write_rows(place / "b.csv", small_task().dev.select(range(12)))
-    message = "o: holds another study: task films has other rows than it had; use what it had or"
+    message = "o: holds another study: task films has other rows than it had; restore that or"
     for seeds in ([0, 1], [0]):  # also if nothing is left to do
         with pytest.raises(RunError, match=message):
             run_study(films_study(model, seeds=seeds), folder, Notes())

@@ -60,8 +60,8 @@ def test_auber_is_not_added_to_what_was_done_without_it(tmp_path):
     both = tiny_study(methods=["original+tuning", "auber"])
     alone = folder.run_path(BLOCK, "original+tuning")
     message = (
-        f"^{re.escape(str(alone))}: done without 'auber', whose tunings it must share; delete each "
-        "such folder to repeat the run, or choose another --out to add 'auber'$"
+        f"^{re.escape(str(alone))}: done without 'auber', but its fine-tuning must be the same; "
+        "delete its folder to repeat it, or choose another --out to add 'auber'$"
     )
     with pytest.raises(RunError, match=message):
         folder.check(both)
@@ -90,7 +90,7 @@ def test_auber_is_not_added_to_what_was_done_without_it(tmp_path):
 def test_another_study_is_refused(tmp_path, changes, message):
     folder = StudyFolder(tmp_path / "study")
     folder.open(tiny_study())
-    message = f"study: holds another study: {message}; use what it had or another --out$"
+    message = f"study: holds another study: {message}; restore that or choose another --out$"
     with pytest.raises(RunError, match=message):
         folder.open(tiny_study(**changes))
 
@@ -101,7 +101,7 @@ def test_settings_of_a_task_stay_when_other_tasks_join(tmp_path):
     bert = {"model": "bert-base-cased"}
     folder = StudyFolder(tmp_path)
     folder.open(tiny_study(tasks=["wnli"], preset="reference", settings={}, **bert))
-    message = "holds another study: reward.fraction for task wnli was 1.0 and is now 0.25; use"
+    message = "holds another study: reward.fraction for task wnli was 1.0 and is now 0.25; restore"
     with pytest.raises(RunError, match=message):
         folder.open(tiny_study(tasks=["mrpc"], preset="paper", settings=plain, **bert))
 
@@ -184,7 +184,7 @@ def test_a_block_is_claimed_once(tmp_path):
     with folder.claim(BLOCK):
         with pytest.raises(HeldError) as caught, StudyFolder(tmp_path).claim(BLOCK):
             pass
-        assert caught.value.reason.startswith(f"process {os.getpid()} on {platform.node()} (since ")
+        assert caught.value.reason.startswith(f"in use by process {os.getpid()} on ")
     with folder.claim(BLOCK):
         pass
     assert list(folder.block_path(BLOCK).iterdir()) == []
@@ -220,7 +220,7 @@ def test_a_process_that_holds_the_record_for_too_long_is_named(tmp_path, monkeyp
     folder.open(tiny_study(seeds=[0]))
     with held(folder.path, ".recording"):
         folder.open(tiny_study(seeds=[0]))  # nothing to write
-        with pytest.raises(HeldError, match=f"study: process {os.getpid()} on .* is at work in it"):
+        with pytest.raises(HeldError, match=f"study: in use by process {os.getpid()} on "):
             folder.open(tiny_study(seeds=[1]))
 
 

@@ -159,11 +159,11 @@ def test_claims_of_other_processes(model, tmp_path):
         outcomes = run_study(study, folder, notes)
     assert {outcome.state for outcome in outcomes} == {State.MISSING}
     holder = rf"process {os.getpid()} on {re.escape(platform.node())} \(since \d+-\d\d-\d\d .*\)"
-    assert re.fullmatch(rf"{BLOCK}: {holder} is at work in it; left to it", notes.said[0])
+    assert re.fullmatch(rf"{BLOCK}: in use by {holder}; skipped", notes.said[0])
 
     claim.write_text(json.dumps({**content, "process": 77, "host": "lost-node"}))
     assert {outcome.state for outcome in run_study(study, folder, notes)} == {State.MISSING}
-    assert notes.said[1].startswith(f"{BLOCK}: process 77 on lost-node (since ")
+    assert notes.said[1].startswith(f"{BLOCK}: locked by process 77 on lost-node (since ")
     assert f": make sure that it has, delete {claim}, and start again" in notes.said[1]
 
     claim.write_text(json.dumps({**content, "process": 2**31 - 1}))  # killed, on this machine

@@ -27,7 +27,7 @@ from auber.system.locks import (
 )
 
 HERE = platform.node()
-HELD = "is at work in it; wait for it or stop it, or choose another --out"
+HELD = "; wait for it or stop it, or choose another --out"
 ELSEWHERE = Holder(process=77, started=1.0, host="elsewhere")
 
 
@@ -58,8 +58,8 @@ def test_a_lock_names_its_owner_until_it_is_released(tmp_path):
     name = f"process {os.getpid()} on {HERE} (since {since})"
     with pytest.raises(HeldError) as caught:
         FolderLock(tmp_path)
-    assert caught.value.reason == f"{name} is at work in it"
-    assert str(caught.value) == f"{tmp_path}: {name} {HELD}"
+    assert caught.value.reason == f"in use by {name}"
+    assert str(caught.value) == f"{tmp_path}: in use by {name}{HELD}"
     lock.release()
     assert not (tmp_path / LOCK).exists()
     lock.release()
@@ -97,8 +97,8 @@ def test_the_lock_of_another_machine_is_respected(tmp_path):
     with pytest.raises(HeldError) as caught:
         FolderLock(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path}: process 77 on elsewhere was at work in it and left its lock; whether it "
-        "has ended cannot be seen from here: make sure that it has, delete "
+        f"{tmp_path}: locked by process 77 on elsewhere; whether that process has ended cannot "
+        "be checked from here: make sure that it has, delete "
         f"{tmp_path / LOCK}, and start again"
     )
     drop_foreign_lock(tmp_path)
@@ -135,8 +135,10 @@ def test_a_link_is_not_followed(tmp_path):
     target = tmp_path / "letter.txt"
     target.write_text("dear")
     (tmp_path / LOCK).symlink_to(target)
-    message = r"\.lock: cannot be written \(Too many levels of symbolic links\), so the run cannot"
-    with pytest.raises(RunError, match=f"{message} go on here; nothing was changed: make room"):
+    message = (
+        r"\.lock: cannot be written \(Too many levels of symbolic links\); nothing was changed"
+    )
+    with pytest.raises(RunError, match=f"{message}: make room"):
         FolderLock(tmp_path)
     assert target.read_text() == "dear"
 

@@ -20,6 +20,7 @@ from auber.cli import (
     finetune,
     imports,
     list,  # noqa: A004
+    options,
     prune,
     report,
     speed,
@@ -34,29 +35,28 @@ from auber.system.files import is_refusal
 app = typer.Typer(
     cls=stops.Commands,
     name="auber",
-    help="Learn which attention heads a fine-tuned encoder can do without, and remove them.",
+    help="Make a fine-tuned encoder smaller and faster: prune attention heads and neurons.",
     epilog="Start with 'auber demo'; it downloads nothing.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# The first sentence of a docstring may be cut in a terminal of 80 columns; these fit.
-for name, command, summary in (
-    ("demo", demo.command, "Fine-tune, prune and compare on a small generated task."),
-    ("prune", prune.command, "Remove the heads that a model can do without."),
-    ("finetune", finetune.command, "Fine-tune an encoder, so that several prunings can share it."),
-    ("evaluate", evaluate.command, "Score a fine-tuned model, pruned or not, on a task's rows."),
-    ("export", export.command, "Export a pruned model: ONNX, plain transformers or the hub."),
-    ("import", imports.command, "Convert a model that transformers 4 pruned."),
-    ("speed", speed.command, "Measure what pruning saves: size, latency and throughput."),
-    ("study", study.command, "Run tasks x methods x seeds; continue where it stopped."),
-    ("report", report.command, "Write an HTML page and tables of finished runs."),
-    ("watch", watch.command, "Follow a run or a study from another terminal."),
-    ("list", list.command, "List tasks, models, methods, metrics or settings."),
-    ("doctor", doctor.command, "Check the installation and print how to fix it."),
+for name, command in (
+    ("demo", demo.command),
+    ("prune", prune.command),
+    ("finetune", finetune.command),
+    ("evaluate", evaluate.command),
+    ("export", export.command),
+    ("import", imports.command),
+    ("speed", speed.command),
+    ("study", study.command),
+    ("report", report.command),
+    ("watch", watch.command),
+    ("list", list.command),
+    ("doctor", doctor.command),
 ):
-    app.command(name, short_help=summary)(command)
+    app.command(name, cls=options.Command)(command)
 
 
 @app.callback(invoke_without_command=True)

@@ -16,18 +16,18 @@ from auber.errors import ConfigError
 def command(
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="The folder of its runs. [default: a new one in runs/]"),
+        typer.Option(help="The folder to write the runs to. [default: a new one in runs/]"),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="The seed of every random draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of every random draw.")] = 0,
     resume: options.Resume = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fine-tune, prune and compare on a small generated task: three minutes, no download.
+    """Fine-tune, prune and compare on a small generated task.
 
-    The task: does the verb agree with its subject, whatever nouns stand between? The model: a small
-    BERT, trained from scratch. The pruned model is compared with the unpruned one and with random
-    pruning, all with the same fine-tuning.
+    It takes three minutes and downloads nothing. The task: does the verb agree with its subject,
+    whatever nouns stand between? The model: a small BERT, trained from scratch. The pruned model
+    is compared with the unpruned one and with random pruning, all with the same fine-tuning.
 
     Example: auber demo --out runs/demo
     """
@@ -59,13 +59,8 @@ def command(
     )
     print(f"\nThe pruned model: {out / 'auber' / 'model'}   (load it with auber.load)")
     print("One seed shows how it works, not whether it helps: that takes a study of several seeds.")
-    print(
-        f"Next: auber report {shlex.quote(str(out / 'auber'))}   (heads, search and times as an "
-        "HTML page)"
-    )
-    print(
-        "      auber prune --model MODEL --task TASK --out RUN   (your own; see auber prune --help)"
-    )
+    print(f"Next: auber report {shlex.quote(str(out / 'auber'))}   (an HTML page of this run)")
+    print("      auber prune --help   (your own model and task)")
 
 
 def _cells(result: dict[str, Any]) -> list[str]:

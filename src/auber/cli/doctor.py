@@ -17,7 +17,7 @@ _EXTRAS = ("ray", "onnx", "track")
 
 
 class Finding(NamedTuple):
-    """One thing that was checked: `ok`, `note`, `missing` (an extra) or `broken`."""
+    """One thing that was checked; its state is ok, note, missing (an extra) or broken."""
 
     name: str
     state: str
@@ -26,7 +26,7 @@ class Finding(NamedTuple):
 
 
 def command(json: options.Json = False) -> None:
-    """Print versions, device and extras, and how to install what is missing.
+    """Check the installation and print how to fix it.
 
     Exit code 1: something that auber needs is broken.
 
@@ -47,7 +47,7 @@ def command(json: options.Json = False) -> None:
 
 
 def check_packages() -> Iterator[Finding]:
-    """Check auber, the packages that its metadata requires, and those of its extras."""
+    """Check the packages that auber requires, and those of its extras for users."""
     try:
         yield Finding("auber", "ok", metadata.version("auber"))
     except metadata.PackageNotFoundError:
@@ -56,19 +56,20 @@ def check_packages() -> Iterator[Finding]:
     for each in map(Requirement, metadata.requires("auber") or ()):
         is_wanted = each.marker.evaluate if each.marker else lambda _: True
         extra = next((extra for extra in ("", *_EXTRAS) if is_wanted({"extra": extra})), None)
-        if extra is None:  # for the developers
+        if extra is None:  # for developers
             continue
         try:
             found = metadata.version(each.name)
+            is_right = each.specifier.contains(found, prereleases=True)
         except metadata.PackageNotFoundError:
-            found = "not installed"
-        if found != "not installed" and each.specifier.contains(found, prereleases=True):
+            found, is_right = "not installed", False
+        if is_right:
             yield Finding(each.name, "ok", found)
-            continue
-        package = f"auber[{extra}]" if extra else f"{each.name}{each.specifier}"
-        needed = f"{found}, {each.specifier or 'any version'} is needed"
-        state = "missing" if extra else "broken"
-        yield Finding(each.name, state, needed, f"pip install '{package}'")
+        else:
+            package = f"auber[{extra}]" if extra else f"{each.name}{each.specifier}"
+            needed = f"{found}, {each.specifier or 'any version'} is needed"
+            state = "missing" if extra else "broken"
+            yield Finding(each.name, state, needed, f"pip install '{package}'")
 
 
 def check_device() -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,84 +14,88 @@ from auber.errors import TaskError
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
+    from auber.data.task import TaskData
     from auber.run.records import ResultRecord
 
 
+@options.grouped
 def command(
     folder: Annotated[
         str, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.")
     ],
-    task: options.Task = None,
-    data: options.Data = None,
-    train: options.Train = None,
-    dev: options.Dev = None,
-    kind: options.Kind = None,
-    text: options.Text = None,
-    label: options.Label = None,
-    labels: options.Labels = None,
-    metric: options.Metric = None,
-    split: Annotated[str, typer.Option("--split", help="The rows to score: dev or train.")] = "dev",
-    seed: options.Seed = None,
-    preset: options.Preset = "default",
-    config: options.ConfigFile = None,
-    assignments: options.Set = None,
+    rows: options.Rows,
+    settings: options.Settings,
+    split: Annotated[str, typer.Option(help="The rows to score: dev or train.")] = "dev",
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Score a fine-tuned model, pruned or not, on a task's rows, truncated as in its run.
+    """Score a fine-tuned model, pruned or not, on a task's rows.
 
     Example: auber evaluate runs/mrpc --task mrpc --json
 
     Your own rows: auber evaluate runs/own --dev test.csv --text q1,q2 --label y   (classes are
-    those of the model or of --train; metric and kind are those of the run)
+    those of the model or of --train; metric, type and maximum length are those of the run)
     """
     from auber import api
-    from auber.data.task import check_rows
-    from auber.data.user_rows import OWN, read_task, split_names
-    from auber.metrics.task_metrics import get_metric
     from auber.run.files import find_run, read_result_record, read_row_settings
 
     options.require_model(folder, on_disk=True)
-    settings = options.build_config(
-        preset, task, config, assignments, seed=seed, otherwise=read_row_settings(folder)
-    )
+    config = settings.build(rows.task, read_row_settings(folder))
     run = find_run(folder)
     record = None if run is None else read_result_record(run)
-    if task is None and train is None and dev is None:
+    if rows.task is None and rows.train is None and rows.dev is None:
         raise TaskError(f"{folder}: which rows to score it on must be named{_advise_rows(record)}")
-    with screen.listening(quiet=quiet):
-        if task is None and metric is None:
-            if record is None:
-                kind = kind or _model_kind(folder)
-            elif kind in (None, get_metric(record.metric).kind):
-                metric = record.metric
-        if dev is not None and train is None and task is None:
-            if split == "train":
-                raise TaskError(
-                    "--split train: the training rows are needed, found --dev alone; add --train "
-                    "FILE, or leave --split out"
-                )
-            options.refuse_data(data)
-            names = split_names(labels)
-            if names is None and not (metric is not None and get_metric(metric).is_regression):
-                names = _classes(folder)
-            rows = check_rows(
-                read_task(OWN, dev, dev, kind, split_names(text), label, names, metric)
-            )
+    with screen.listening(quiet=quiet) as progress:
+        if rows.task is None:
+            rows = _complete_rows(rows, folder, record)
+        if rows.task is None and rows.train is None:
+            task = _read_dev(rows, folder, split)
         else:
-            rows = options.task_from_options(
-                task=task, data=data, train=train, dev=dev, kind=kind, text=text, label=label,
-                labels=labels, metric=metric, seed=settings.seed
-            )  # fmt: skip
-        scores = api.evaluate(folder, task=rows, split=split, config=settings).to_json()
+            task = rows.load(config.seed, progress)
+        scores = api.evaluate(folder, task=task, split=split, config=config).to_json()
     if json:
-        screen.print_json({"task": rows.name, "split": split, "metric": rows.metric, **scores})
+        screen.print_json({"task": task.name, "split": split, "metric": task.metric, **scores})
         return
     score = f"{100 * scores['score']:.2f}, loss {scores['loss']:.4f}, {scores['rows']} rows"
-    print(f"{split} {rows.metric} {score}")
-    majority = rows.majority_share if split == "dev" else None
-    for line in screen.describe_warnings({**scores, "majority": majority}, rows.metric, split):
+    print(f"{split} {task.metric} {score}")
+    majority = task.majority_share if split == "dev" else None
+    for line in screen.describe_warnings({**scores, "majority": majority}, task.metric, split):
         print(line)
+
+
+def _complete_rows(rows: options.Rows, folder: str, record: ResultRecord | None) -> options.Rows:
+    """Return the options with the metric of the run, or the task type of the model."""
+    from auber.metrics.task_metrics import get_metric
+
+    if rows.metric is not None:
+        return rows
+    if record is None:
+        return replace(rows, kind=rows.kind or _model_kind(folder))
+    if rows.kind in (None, get_metric(record.metric).kind):
+        return replace(rows, metric=record.metric)
+    return rows
+
+
+def _read_dev(rows: options.Rows, folder: str, split: str) -> TaskData:
+    """Return the rows of --dev alone, which the model names the classes of."""
+    from auber.data.task import check_rows
+    from auber.data.user_rows import OWN, read_task, split_names
+    from auber.metrics.task_metrics import get_metric
+
+    if split == "train":
+        raise TaskError(
+            "--split train: the training rows are needed, found --dev alone; add --train FILE, or "
+            "leave --split out"
+        )
+    rows.refuse_data()
+    assert rows.dev is not None
+    names = split_names(rows.labels)
+    if names is None and not (rows.metric and get_metric(rows.metric).is_regression):
+        names = _classes(folder)
+    text, name = split_names(rows.text), rows.name or OWN
+    return check_rows(
+        read_task(name, rows.dev, rows.dev, rows.kind, text, rows.label, names, rows.metric)
+    )
 
 
 def _advise_rows(record: ResultRecord | None) -> str:

@@ -14,60 +14,50 @@ from auber.export import TARGETS, WARN_ABOVE, Exported, export_model
 if TYPE_CHECKING:
     from auber.export.speed import Timing
 
-_To = Annotated[
-    str,
-    typer.Option(
-        "--to",
-        help="; ".join(f"{name}: {doc}" for name, doc in TARGETS.items()),
-        autocompletion=options.complete(TARGETS),
-    ),
-]
-_Threads = Annotated[
-    int, typer.Option("--threads", help="CPU threads while timing; 0: torch's default.", min=0)
-]
-_Rows = Annotated[
-    Path | None,
-    typer.Option(
-        "--rows",
-        help="With --to int8: a file of your own rows to compare answers on; labels are not "
-        f"needed. [default: random rows] It warns if more than {100 * WARN_ABOVE:g} % of the "
-        "answers differ.",
-    ),
-]
-_Push = Annotated[
-    str | None,
-    typer.Option(
-        "--push",
-        metavar="NAME",
-        help="With --to hub: upload it under this name; a new model is private. Log in first "
-        "with 'hf auth login'.",
-    ),
-]
-
 
 def command(
     run: Annotated[
         Path, typer.Argument(metavar="RUN|DIR", help="A finished run or a model folder.")
     ],
-    to: _To,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="A new folder. [default: RUN-TO]")
+    to: Annotated[
+        str,
+        typer.Option(
+            help="; ".join(f"{name}: {doc}" for name, doc in TARGETS.items()),
+            autocompletion=options.complete(TARGETS),
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="A new folder. [default: RUN-TO]")] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --to int8: a file of your own rows, with or without labels, to compare "
+            f"answers on. It warns if more than {100 * WARN_ABOVE:g} % of the answers differ. "
+            "[default: random rows]"
+        ),
     ] = None,
-    rows: _Rows = None,
     text: options.Text = None,
-    threads: _Threads = 0,
+    threads: Annotated[
+        int, typer.Option(help="CPU threads while timing; 0: torch's default.", min=0)
+    ] = 0,
     no_latency: Annotated[
         bool, typer.Option("--no-latency", help="Do not time the ONNX graph.")
     ] = False,
-    push: _Push = None,
+    push: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --to hub: upload it under this name; a new model is private. Log in first "
+            "with 'hf auth login'.",
+        ),
+    ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Export a pruned model: an ONNX graph, full size for transformers, or a folder to share.
+    """Export a pruned model: ONNX, int8, transformers or the hub.
 
     The export is run on random rows of several lengths and batch sizes and kept only if its logits
-    equal the model's; for int8, the answers that differ are counted. Graphs are also timed at batch
-    size 1, beside the same model with zeros in place of what was removed.
+    equal those of the model; for int8, the answers that differ are counted. ONNX graphs are also
+    timed at batch size 1, against the same model with zeros in place of what was removed.
 
     Example: auber export runs/mrpc --to onnx
     """
@@ -93,22 +83,21 @@ def command(
         pushed = None if push is None else hub.push(exported, push)
     if json:
         screen.print_json({**_to_json(exported, timing), "pushed": pushed})
-    else:
-        _print(exported, timing)
-        if pushed is not None:
-            print(f"pushed: {pushed}")
+        return
+    _print(exported, timing)
+    if pushed is not None:
+        print(f"pushed: {pushed}")
 
 
 def _to_json(exported: Exported, timing: Timing | None) -> dict[str, Any]:
-    units = {
-        unit: {"removed": removed, "total": total}
-        for unit, (removed, total) in exported.source.units.items()
-    }
     return {
         "to": exported.to,
         "out": str(exported.place),
         "files": exported.files,
-        **units,
+        **{
+            unit: {"removed": removed, "total": total}
+            for unit, (removed, total) in exported.source.units.items()
+        },
         "check": exported.check.to_json(),
         "latency": None if timing is None else timing.to_json(),
     }

@@ -3,57 +3,46 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from auber.cli import options, screen
 from auber.errors import ConfigError
-from auber.run.trackers import check_trackers
-
-_Tune = Annotated[
-    bool,
-    typer.Option(
-        "--tune", help="Choose learning rate and epochs first, on held-out rows of train."
-    ),
-]
-_Rates = Annotated[
-    str | None,
-    typer.Option("--rates", help="Learning rates for --tune. [default: 1e-5,2e-5,5e-5,1e-4,2e-4]"),
-]
-_Epochs = Annotated[
-    str | None, typer.Option("--epochs", help="Epochs for --tune. [default: 3,6,10]")
-]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Choice of learning rate and epochs."""
+
+    tune: Annotated[
+        bool,
+        typer.Option(
+            "--tune",
+            help="Try several learning rates and epochs on held-out training rows first, and use "
+            "the best.",
+        ),
+    ] = False
+    rates: Annotated[
+        str | None,
+        typer.Option(help="Learning rates for --tune. [default: 1e-5,2e-5,5e-5,1e-4,2e-4]"),
+    ] = None
+    epochs: Annotated[
+        str | None, typer.Option(help="Numbers of epochs for --tune. [default: 3,6,10]")
+    ] = None
+
+
+@options.grouped
 def command(
-    model: options.Model,
-    out: options.Out,
-    task: options.Task = None,
-    data: options.Data = None,
-    train: options.Train = None,
-    dev: options.Dev = None,
-    name: options.Name = None,
-    kind: options.Kind = None,
-    text: options.Text = None,
-    label: options.Label = None,
-    labels: options.Labels = None,
-    metric: options.Metric = None,
-    resume: options.Resume = False,
-    allow_upgrade: options.AllowUpgrade = False,
-    seed: options.Seed = None,
-    protocol: options.Protocol = None,
-    preset: options.Preset = "default",
-    config: options.ConfigFile = None,
-    assignments: options.Set = None,
-    tune: _Tune = False,
-    rates: _Rates = None,
-    epochs: _Epochs = None,
-    track: options.Track = None,
+    run: options.Run,
+    rows: options.Rows,
+    recipe: Recipe,
+    settings: options.RunSettings,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fine-tune a pretrained encoder on a task, so that several prunings can share it.
+    """Fine-tune an encoder once, for several prunings.
 
     Give the run to 'auber prune --model RUN'. Under protocol heldout the reward rows are left out
     of the fine-tuning.
@@ -63,47 +52,33 @@ def command(
     from auber import api
     from auber.run import provenance
 
-    options.require_model(model)
-    for option, given in (("--rates", rates), ("--epochs", epochs)):
-        if given is not None and not tune:
+    for option, given in (("--rates", recipe.rates), ("--epochs", recipe.epochs)):
+        if given is not None and not recipe.tune:
             raise ConfigError(f"{option} goes with --tune, found {given}; add --tune")
-    trackers = check_trackers(track or ())
-    settings = options.build_config(preset, task, config, assignments, seed=seed, protocol=protocol)
+    run.check()
+    config = settings.build(rows.task)
     with screen.listening(quiet=quiet) as progress:
-        rows = options.task_from_options(
-            task=task, data=data, train=train, dev=dev, name=name, kind=kind, text=text,
-            label=label, labels=labels, metric=metric, seed=settings.seed
-        )  # fmt: skip
-        for message in options.describe_split(rows, train, dev):
-            progress.say(message)
-        if tune:
+        task = rows.load(config.seed, progress)
+        if recipe.tune:
             from auber.run.recipe import EPOCHS, RATES, choose_recipe, parse_list
 
-            recipe = choose_recipe(
-                model,
-                rows,
-                settings,
-                out,
-                rates=parse_list(rates, "--rates", float) if rates else RATES,
-                epochs=parse_list(epochs, "--epochs", int) if epochs else EPOCHS,
-                resume=resume,
+            chosen = choose_recipe(
+                run.model,
+                task,
+                config,
+                run.out,
+                rates=parse_list(recipe.rates, "--rates", float) if recipe.rates else RATES,
+                epochs=parse_list(recipe.epochs, "--epochs", int) if recipe.epochs else EPOCHS,
+                resume=run.resume,
                 progress=progress,
             )
-            settings = recipe.apply(settings)
-            progress.say(recipe.describe())
+            config = chosen.apply(config)
+            progress.say(chosen.describe())
         with provenance.recording(provenance.typed_command()):
-            tuned = api.finetune(
-                model,
-                task=rows,
-                config=settings,
-                out=out,
-                resume="upgrade" if resume and allow_upgrade else resume,
-                progress=[progress, *trackers],
-            )
+            tuned = api.finetune(task=task, config=config, **run.arguments(progress))
     if json:
         screen.print_json(tuned.result)
         return
     print(screen.describe_result(tuned.result)[0])
-    follow_up = f"auber prune --model {shlex.quote(str(out))} ... --out RUN"
-    print(f"model: {out / 'model'}")
-    print(f"next: {follow_up}")
+    print(f"model: {run.out / 'model'}")
+    print(f"next: auber prune --model {shlex.quote(str(run.out))} ... --out RUN")

@@ -14,14 +14,14 @@ def command(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", help="A folder of transformers 4 whose config.json has pruned_heads."
+            metavar="DIR", help="A model folder of transformers 4 with pruned_heads in config.json."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The new model folder.")],
+    out: Annotated[Path, typer.Option(help="The new model folder.")],
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Convert a model that transformers 4 pruned into a folder that loads today.
+    """Convert a model that transformers 4 pruned.
 
     transformers 5 cannot load such a folder. The new one has the same weights and loads anywhere;
     the old one is not changed. The weights must be safetensors: a pickle (pytorch_model.bin) can
@@ -47,7 +47,4 @@ def command(
         return
     print(f"{imported.place}: {imported.architecture}, {removed} of {total} heads removed")
     if not imported.has_tokenizer:
-        print(
-            "the folder has no tokenizer; save the one the model was trained with into the new "
-            "folder"
-        )
+        print("the folder has no tokenizer; save the one the model was trained with into it")

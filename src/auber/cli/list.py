@@ -50,8 +50,10 @@ _METRICS = {
 }  # fmt: skip
 
 
-def _decides(method: Method) -> str:
-    return "itself" if method.decides_number else "--heads" if method.removes_heads else "none"
+def _size_from(method: Method) -> str:
+    if method.removes_neurons:
+        return "--keep or --heads"
+    return "search" if method.decides_number else "--heads" if method.removes_heads else "-"
 
 
 def _list_settings() -> Rows:
@@ -71,7 +73,7 @@ def _list_settings() -> Rows:
 LISTS: dict[str, tuple[str, list[str], Callable[[], Rows]]] = {
     "tasks": (
         "tasks of --task",
-        ["task", "metric", "what it is"],
+        ["task", "metric", "description"],
         lambda: [[name, task.metric, task.doc] for name, task in TASKS.items()],
     ),
     "models": (
@@ -81,12 +83,12 @@ LISTS: dict[str, tuple[str, list[str], Callable[[], Rows]]] = {
     ),
     "methods": (
         "pruning methods of --method",
-        ["method", "decides how many", "what it is"],
-        lambda: [[name, _decides(method), method.doc] for name, method in METHODS.items()],
+        ["method", "size from", "description"],
+        lambda: [[name, _size_from(method), method.doc] for name, method in METHODS.items()],
     ),
     "metrics": (
         "metrics of --metric",
-        ["metric", "kind of rows", "what it is"],
+        ["metric", "task type", "description"],
         lambda: [[name, kind, doc] for name, (kind, doc) in _METRICS.items()],
     ),
     "settings": (
@@ -108,7 +110,7 @@ def command(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """List the tasks, models, methods, metrics or settings that can be named.
+    """List tasks, models, methods, metrics or settings.
 
     Example: auber list methods
     """

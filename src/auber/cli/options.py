@@ -1,22 +1,28 @@
-"""Options that several commands share, and what they stand for: settings, rows, a model, a file."""
+"""Options that several commands share, in groups that are sections of `--help`."""
 
 from __future__ import annotations
 
+import copy
+import functools
+import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer.core import TyperCommand
 
 from auber.config import PRESETS, PROTOCOLS, Config, make_config, parse_assignment, settings
 from auber.data import TASKS
 from auber.data.task_types import TASK_TYPES
 from auber.errors import CheckpointError, ConfigError, TaskError
-from auber.run.trackers import TRACKERS
+from auber.run.trackers import TRACKERS, check_trackers
 
 if TYPE_CHECKING:
     from auber.data.task import TaskData
+    from auber.system.progress import Progress
 
 Completions = list[tuple[str, str]]  # values and their help
 
@@ -44,135 +50,90 @@ def complete_assignment(incomplete: str) -> Completions:
     return complete({f"{key}={choice}": "" for choice in choices})(incomplete)
 
 
-def _defaults(values: Iterable[str]) -> str:
-    return f"[default: {'; '.join(values)}]"
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter that is a dataclass by the options that are its fields.
+
+    The docstring of the class is the heading of these options in `--help`.
+    """
+    groups, parameters = {}, []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group, members = parameter.annotation, [parameter]
+        if is_dataclass(parameter.annotation):
+            groups[parameter.name] = group
+            members = [
+                member.replace(annotation=_under(group.__doc__, member.annotation))
+                for member in inspect.signature(group, eval_str=True).parameters.values()
+            ]
+        parameters += [member.replace(kind=inspect.Parameter.KEYWORD_ONLY) for member in members]
+
+    @functools.wraps(command)
+    def call(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
+        command(**values)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    return call
 
 
-Model = Annotated[
-    str, typer.Option("--model", help="A model folder, a hub name or a finished run.")
-]
-Task = Annotated[
-    str | None,
-    typer.Option(
-        "--task",
-        help="A known task ('auber list tasks' shows them).",
-        autocompletion=complete({name: task.doc for name, task in TASKS.items()}),
-    ),
-]
+def _under(heading: str, annotation: Any) -> Any:
+    """Return the annotation of an option that `--help` shows under a heading."""
+    kind, option = get_args(annotation)
+    option = copy.copy(option)
+    option.rich_help_panel = heading.rstrip(".")
+    return Annotated[kind, option]
+
+
+class Command(TyperCommand):
+    """A command that shows groups of options under their headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options into the help text."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for option in self.get_params(ctx):
+            is_argument = option.param_type_name == "argument"
+            heading = getattr(option, "rich_help_panel", None)
+            record = option.get_help_record(ctx)
+            if record is not None:
+                heading = heading or ("Arguments" if is_argument else "Options")
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+def _by_type(attribute: str) -> str:
+    """Return the defaults of an option that depends on the task type."""
+    values = {name: getattr(each, attribute) for name, each in TASK_TYPES.items()}
+    words = [
+        f"{value if isinstance(value, str) else ','.join(value)} ({name})"
+        for name, value in values.items()
+    ]
+    return f"[default: {', '.join(words)}]"
+
+
 Data = Annotated[
-    Path | None,
-    typer.Option("--data", help="Read the task from this GLUE folder, not from the hub."),
-]
-Train = Annotated[
-    Path | None,
-    typer.Option(
-        "--train",
-        help="Your own training rows: csv, tsv, json, jsonl, parquet, conll (tokens) or SQuAD "
-        "json (spans).",
-    ),
-]
-Dev = Annotated[
-    Path | None,
-    typer.Option(
-        "--dev", help="Your own rows to evaluate on. [default: a fifth of --train, set aside]"
-    ),
-]
-Name = Annotated[
-    str | None,
-    typer.Option(
-        "--name",
-        help="The name of your own rows in reports, to distinguish several data sets. [default: "
-        "own]",
-    ),
-]
-Kind = Annotated[
-    str | None,
-    typer.Option(
-        "--kind",
-        help="The task type of your own rows. "
-        + "; ".join(f"{name}: {each.doc}" for name, each in TASK_TYPES.items())
-        + ". [default: that of --metric, else sequence]",
-        autocompletion=complete({name: each.doc for name, each in TASK_TYPES.items()}),
-    ),
+    Path | None, typer.Option(help="Read the task from this GLUE folder, not from the hub.")
 ]
 Text = Annotated[
     str | None,
-    typer.Option(
-        "--text",
-        help="The text column, or two separated by a comma. "
-        + _defaults(",".join(each.text) for each in TASK_TYPES.values()),
-    ),
+    typer.Option(help=f"The text column, or two separated by a comma. {_by_type('text')}"),
 ]
-Label = Annotated[
-    str | None,
-    typer.Option(
-        "--label",
-        help="The label column. " + _defaults(each.label for each in TASK_TYPES.values()),
-    ),
-]
-Labels = Annotated[
-    str | None,
-    typer.Option(
-        "--labels",
-        metavar="NAME,NAME,...",
-        help="The names of the classes or tags, in the order of a trained model. [default: those "
-        "in --train, sorted]",
-    ),
-]
-Metric = Annotated[
-    str | None,
-    typer.Option(
-        "--metric",
-        help="How your own rows are scored ('auber list metrics' shows them); pearson, spearman "
-        "and r_squared make it a regression. "
-        + _defaults(each.metric for each in TASK_TYPES.values()),
-    ),
-]
-Out = Annotated[Path, typer.Option("--out", help="The run's folder.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the stopped run in --out.")]
 AllowUpgrade = Annotated[
     bool,
     typer.Option(
         "--allow-upgrade",
-        help="Continue runs of other versions of auber, torch or transformers; numbers may differ.",
-    ),
-]
-Preset = Annotated[
-    str,
-    typer.Option(
-        "--preset",
-        help=f"The settings to start from: {', '.join(PRESETS)}.",
-        autocompletion=complete({name: preset.doc for name, preset in PRESETS.items()}),
-    ),
-]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="One setting ('auber list settings' shows them); may be repeated.",
-        autocompletion=complete_assignment,
-    ),
-]
-Seed = Annotated[int | None, typer.Option("--seed", help="Short for --set seed=N.")]
-Protocol = Annotated[
-    str | None,
-    typer.Option(
-        "--protocol",
-        help="Short for --set protocol=...: the rows that rewards are computed on. seen: rows of "
-        "the fine-tuning, as in the paper; heldout: rows left out of it; crossfit: all rows, "
-        "each scored by a model that was not trained on it.",
-        autocompletion=complete(dict.fromkeys(PROTOCOLS, "")),
+        help="Also continue runs that other versions of auber, torch or transformers began; "
+        "numbers may differ.",
     ),
 ]
 Track = Annotated[
     list[str] | None,
     typer.Option(
-        "--track",
         metavar="TRACKER",
-        help="Also send the numbers to tensorboard, mlflow, wandb, ...; may be repeated. Files "
-        "go to RUN/track.",
+        help="Also log to tensorboard, mlflow, wandb, ...; may be repeated. Files go to RUN/track.",
         autocompletion=complete(dict.fromkeys(TRACKERS, "")),
     ),
 ]
@@ -180,93 +141,188 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on 
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress on stderr.")]
 
 
-def build_config(
-    preset: str,
-    task: str | None,
-    file: Path | None,
-    assignments: list[str] | None,
-    *,
-    seed: int | None = None,
-    protocol: str | None = None,
-    otherwise: Mapping[str, object] | None = None,
-) -> Config:
-    """Return the settings; `otherwise` replaces values of the preset."""
-    short = {"seed": seed, "protocol": protocol}
-    given: dict[str, object] = {}
-    for assignment in assignments or []:
-        key, value = parse_assignment(assignment)
-        if short.get(key) is not None:
-            raise ConfigError(f"--set {key} and --{key} name the same setting; give it once")
-        if key in given:
-            raise ConfigError(f"--set {key} is given more than once; give it once")
-        given[key] = value
-    given |= {key: value for key, value in short.items() if value is not None}
-    return make_config(preset, task=task, file=file, settings=given, otherwise=otherwise)
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Model and run."""
+
+    model: Annotated[str, typer.Option(help="A model folder, a hub name or a finished run.")]
+    out: Annotated[Path, typer.Option(help="The folder to write the run to.")]
+    resume: Resume = False
+    allow_upgrade: AllowUpgrade = False
+    track: Track = None
+
+    def check(self) -> None:
+        """Raise an error if the model or a tracker does not exist."""
+        require_model(self.model)
+        check_trackers(self.track or ())
+
+    def arguments(self, progress: Progress) -> dict[str, Any]:
+        """Return what the options mean for `api.prune` and `api.finetune`."""
+        return {
+            "model": self.model,
+            "out": self.out,
+            "resume": "upgrade" if self.resume and self.allow_upgrade else self.resume,
+            "progress": [progress, *check_trackers(self.track or ())],
+        }
 
 
-def task_from_options(
-    *,
-    task: str | None,
-    data: Path | None,
-    train: Path | None,
-    dev: Path | None,
-    name: str | None = None,
-    kind: str | None,
-    text: str | None,
-    label: str | None,
-    labels: str | Sequence[str] | None,
-    metric: str | None,
-    seed: int = 0,
-) -> TaskData:
-    """Return the task that the options name, or the user's own rows."""
-    from auber.data import load_task
-    from auber.data.user_rows import OWN, make_task, split_names
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Data: a known task, or your own rows."""
 
-    if task is not None:
-        if train or dev:
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="A known task; 'auber list tasks' shows them.",
+            autocompletion=complete({name: task.doc for name, task in TASKS.items()}),
+        ),
+    ] = None
+    data: Data = None
+    train: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your own training rows: csv, tsv, json, jsonl, parquet, conll (tokens) or SQuAD "
+            "json (spans)."
+        ),
+    ] = None
+    dev: Annotated[
+        Path | None,
+        typer.Option(help="Your own rows to evaluate on. [default: a fifth of --train, set aside]"),
+    ] = None
+    name: Annotated[
+        str | None, typer.Option(help="The name of your rows in reports. [default: own]")
+    ] = None
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help=f"The task type. {'; '.join(f'{n}: {each.doc}' for n, each in TASK_TYPES.items())}"
+            ". [default: that of --metric, else sequence]",
+            autocompletion=complete({name: each.doc for name, each in TASK_TYPES.items()}),
+        ),
+    ] = None
+    text: Text = None
+    label: Annotated[str | None, typer.Option(help=f"The label column. {_by_type('label')}")] = None
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,...",
+            help="The classes or tags, in the order of the model's outputs. [default: those in "
+            "--train, sorted]",
+        ),
+    ] = None
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="The metric; 'auber list metrics' shows them. pearson, spearman and r_squared "
+            f"make it a regression. {_by_type('metric')}"
+        ),
+    ] = None
+
+    def load(self, seed: int, progress: Progress) -> TaskData:
+        """Return the rows; report if dev rows are set aside from those of --train."""
+        from auber.data import load_task
+        from auber.data.user_rows import OWN, make_task, split_names
+
+        if self.task is not None:
+            if self.train or self.dev:
+                raise TaskError(
+                    "--task and --train/--dev exclude each other; name a known task or give your "
+                    "own rows"
+                )
+            for option in ("name", "kind", "text", "label", "labels", "metric"):
+                if getattr(self, option):
+                    raise TaskError(
+                        f"--{option} goes with your own rows; task '{self.task}' has its own"
+                    )
+            return load_task(self.task, data=self.data, seed=seed)
+        self.refuse_data()
+        if self.train is None:
             raise TaskError(
-                "--task and --train/--dev exclude each other; name a known task or give your own "
-                "rows"
+                "--dev goes with --train, found --dev alone; add --train FILE"
+                if self.dev
+                else "name a task with --task, or your own rows with --train FILE --dev FILE "
+                "--text COLUMN --label COLUMN"
             )
-        own = {"name": name, "kind": kind, "text": text, "label": label, "labels": labels}
-        for option, value in (own | {"metric": metric}).items():
-            if value:
-                raise TaskError(f"--{option} goes with your own rows; task '{task}' has its own")
-        return load_task(task, data=data, seed=seed)
-    if train is None and dev is None:
-        raise TaskError(
-            "name a task with --task, or your own rows with --train FILE --dev FILE --text COLUMN "
-            "--label COLUMN"
+        rows = make_task(
+            self.train,
+            self.dev,
+            kind=self.kind,
+            text=split_names(self.text),
+            label=self.label,
+            labels=split_names(self.labels),
+            metric=self.metric,
+            name=OWN if self.name is None else self.name,
         )
-    refuse_data(data)
-    if train is None:
-        raise TaskError("--dev goes with --train, found --dev alone; add --train FILE")
-    return make_task(
-        train,
-        dev,
-        kind=kind,
-        text=split_names(text),
-        label=label,
-        labels=split_names(labels),
-        metric=metric,
-        name=OWN if name is None else name,
-    )
+        if self.dev is None:
+            progress.say(
+                f"{len(rows.dev)} of the {len(rows.train) + len(rows.dev)} rows of {self.train} "
+                "are set aside to evaluate on (dev), the same for every seed; give others with "
+                "--dev"
+            )
+        return rows
+
+    def refuse_data(self) -> None:
+        """Raise `TaskError` if a GLUE folder is given for the user's own rows."""
+        if self.data is not None:
+            raise TaskError(
+                "--data goes with --task; your own rows are the files of --train and --dev"
+            )
 
 
-def describe_split(rows: TaskData, train: Path | None, dev: Path | None) -> Iterator[str]:
-    """Yield a message if the dev rows were set aside from those of --train."""
-    if train is not None and dev is None:
-        total = len(rows.train) + len(rows.dev)
-        yield (
-            f"{len(rows.dev)} of the {total} rows of {train} are set aside to evaluate on (dev), "
-            "the same for every seed; give others with --dev"
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings."""
+
+    preset: Annotated[
+        str,
+        typer.Option(
+            help=f"The settings to start from: {', '.join(PRESETS)}.",
+            autocompletion=complete({name: preset.doc for name, preset in PRESETS.items()}),
+        ),
+    ] = "default"
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="One setting; 'auber list settings' shows them. May be repeated.",
+            autocompletion=complete_assignment,
+        ),
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(help="The seed of every random draw. [default: 0]")
+    ] = None
+
+    def build(self, task: str | None, otherwise: Mapping[str, object] | None = None) -> Config:
+        """Return the settings; `otherwise` replaces values of the preset."""
+        short = {key: getattr(self, key, None) for key in ("seed", "protocol")}
+        short = {key: value for key, value in short.items() if value is not None}
+        given: dict[str, object] = {}
+        for key, value in map(parse_assignment, self.assignments or ()):
+            if key in short:
+                raise ConfigError(f"--set {key} and --{key} name the same setting; give it once")
+            if key in given:
+                raise ConfigError(f"--set {key} is given more than once; give it once")
+            given[key] = value
+        return make_config(
+            self.preset, task=task, file=self.config, settings=given | short, otherwise=otherwise
         )
 
 
-def refuse_data(data: Path | None) -> None:
-    """Raise `TaskError` if a GLUE folder is given beside the user's own rows."""
-    if data is not None:
-        raise TaskError("--data goes with --task; your own rows are the files of --train and --dev")
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(Settings):
+    """Settings."""
+
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="The rows that rewards are computed on. seen: rows of the fine-tuning, as in the "
+            "paper; heldout: rows left out of it; crossfit: all rows, each scored by a model that "
+            "was not trained on it. [default: that of the preset]",
+            autocompletion=complete(dict.fromkeys(PROTOCOLS, "")),
+        ),
+    ] = None
 
 
 def require_model(place: str | Path, *, on_disk: bool = False) -> None:
@@ -300,12 +356,7 @@ def make_room(out: Path) -> None:
         raise ConfigError(
             f"{out}: its folder cannot be made ({error.strerror}); choose another --out"
         ) from error
-    if place.exists() and not place.is_file() and not place.is_dir():
-        raise ConfigError(
-            f"{out}: must be a file or a name for a new one, found a device or a pipe; choose "
-            "another --out"
-        )
-    if place.is_dir() or not os.access(place.parent, os.W_OK):
+    if (place.exists() and not place.is_file()) or not os.access(place.parent, os.W_OK):
         raise ConfigError(
             f"{out}: must be a file in a folder that can be written to; choose another --out"
         )

@@ -55,7 +55,7 @@ def command(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Write an HTML page of finished runs, and the paper's tables with intervals and verdicts.
+    """Write an HTML page and tables of finished runs.
 
     One RUN gives its heads, searches, Q-values, times and settings; several RUNs stand side by
     side; a DIR, such as a study's, gives the verdict over all its runs and the tables. The page is
@@ -189,7 +189,7 @@ def _print_report(report: Report, tables: Iterable[Table]) -> None:
         name = f"{section.model}, {section.protocol}"
         for row in section.rows:
             for flag in row["flags"]:
-                careful = f"{name}: careful: {row['task']}, {row['method']}: {flag}"
+                careful = f"{name}: warning: {row['task']}, {row['method']}: {flag}"
                 print(screen.wrap(careful, later="  "))
         for note in section.notes:
             print(screen.wrap(f"{name}: {note}", later="  "))

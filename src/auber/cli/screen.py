@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress as Bars
 
+_UNLEARNED = (
+    "warning: the fine-tuned model learned nothing, so the choice of what to remove is arbitrary"
+)
 _NO_LIMIT = 10_000  # columns
 _SPEED_SECONDS = 600.0  # that the time left is estimated from: some stages last minutes
 
@@ -97,44 +100,24 @@ class BarProgress(Progress):
     def __init__(self, bars: Bars) -> None:
         super().__init__()
         self._bars = bars
-        self._whole = bars.add_task("whole run", total=None, note="")
-        self._stage = bars.add_task("", total=None, note="", visible=False)
-
-    def plan(self, stages: int) -> None:
-        """Start the bar of the whole run."""
-        super().plan(stages)
-        self._bars.reset(self._whole, total=1.0)
-
-    def skip(self, stages: int) -> None:
-        """Move the bar of the whole run."""
-        super().skip(stages)
-        self._move()
+        self._whole = bars.add_task("whole run", total=1.0, note="")
+        self._stage = bars.add_task("", note="", visible=False)
 
     def begin(self, stage: str, total: int) -> None:
         """Show the bar of a stage."""
         super().begin(stage, total)
-        self._bars.reset(
-            self._stage, total=total or None, description=f"  {stage}", note="", visible=True
-        )
-
-    def step(self, done: int, note: str = "") -> None:
-        """Move both bars."""
-        super().step(done, note)
-        self._bars.update(self._stage, completed=done, note=note)
-        self._move()
-
-    def end(self) -> None:
-        """Hide the bar of the stage."""
-        super().end()
-        self._move()
-        self._bars.update(self._stage, visible=False)
+        self._bars.remove_task(self._stage)  # a bar keeps its total where the new one is unknown
+        self._stage = self._bars.add_task(f"  {stage}", total=total or None, note="")
 
     def say(self, text: str) -> None:
         """Print a line above the bars."""
         print_line(self._bars.console, text)
 
-    def _move(self) -> None:
+    def _notify(self, method: str, *values: object) -> None:
         self._bars.update(self._whole, completed=self.share or 0.0)
+        self._bars.update(
+            self._stage, completed=self.done, note=self.note, visible=self.stage is not None
+        )
 
 
 def print_line(console: Console, text: str) -> None:
@@ -196,7 +179,7 @@ def _looks_numeric(cell: str) -> bool:
 
 def describe_result(result: dict[str, Any]) -> list[str]:
     """Return the lines that summarise a result."""
-    dev, cost = result["dev"], result["cost"]
+    dev, cost, learned = result["dev"], result["cost"], result.get("learned")
     others = {"fold models": cost.get("scout_steps"), "gates": cost.get("gate_steps")}
     more = ", ".join(f"{steps} of {name}" for name, steps in others.items() if steps)
     rewards = f"{cost['rewards_computed']} rewards computed of {cost['rewards_asked']} requested; "
@@ -211,14 +194,8 @@ def describe_result(result: dict[str, Any]) -> list[str]:
         *describe_warnings(dev, result["metric"], "dev"),
         *describe_sizes(result),
         *([change] if (change := describe_change(result)) else []),
-        *_describe_learning(result.get("learned")),
+        *([_UNLEARNED] if learned and not learned["learned"] else []),
     ]
-
-
-def _describe_learning(learned: dict[str, Any] | None) -> Iterator[str]:
-    """Yield a warning if the fine-tuned model had learned nothing."""
-    if learned is not None and not learned["learned"]:
-        yield "careful: the fine-tuned model had learned nothing, so what went says little"
 
 
 def describe_size(result: dict[str, Any]) -> str:
@@ -242,7 +219,7 @@ def describe_warnings(scores: dict[str, Any], metric: str, split: str) -> Iterat
     """Yield warnings if the model always predicts one class, or scores like one that does."""
     majority = scores["majority"]
     if scores["one_class"]:
-        always = f"careful: the model predicts the same for every row of {split}"
+        always = f"warning: the model predicts the same for every row of {split}"
         yield f"{always}, so the score means little"
     elif majority is not None and metric == "accuracy" and scores["score"] <= majority:
-        yield f"careful: always predicting the most frequent class would score {100 * majority:.2f}"
+        yield f"warning: always predicting the most frequent class would score {100 * majority:.2f}"

@@ -12,44 +12,6 @@ from auber.training.timing import Limits
 
 _LIMITS = Limits()
 
-_Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        help="The unpruned model, a folder or hub name, for runs without weights; only its "
-        "config is read.",
-    ),
-]
-_Only = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--only",
-        metavar="KEY=VALUE,...",
-        help="Runs of a results file by task, method, seed and protocol, such as "
-        "method=auber,seed=1; may be repeated.",
-    ),
-]
-_Length = Annotated[
-    int | None,
-    typer.Option(
-        "--length", help="Tokens per row. [default: 128, or the model's maximum if that is less]"
-    ),
-]
-_Device = Annotated[
-    str, typer.Option("--device", help="cpu, cuda or auto (the CPU, and a GPU if there is one).")
-]
-_Onnx = Annotated[
-    bool | None,
-    typer.Option(
-        "--onnx/--no-onnx",
-        help="Also time onnxruntime on the CPU, in float32 and int8. [default: if it is "
-        "installed, unless --device cuda]",
-    ),
-]
-_Seconds = Annotated[
-    float, typer.Option("--seconds", help="Begin no further round of a batch size after this time.")
-]
-
 
 def command(
     runs: Annotated[
@@ -58,28 +20,53 @@ def command(
             metavar="RUN", help="Runs, model folders, result.json files or results files."
         ),
     ],
-    model: _Model = None,
-    only: _Only = None,
-    batch: Annotated[
-        str, typer.Option("--batch", help="Batch sizes, separated by commas.")
-    ] = "1,16",
-    length: _Length = None,
-    device: _Device = "auto",
-    onnx: _Onnx = None,
-    threads: Annotated[int, typer.Option("--threads", help="CPU threads; 0: torch's default.")] = 0,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="The unpruned model, a folder or hub name, for runs without weights; only its "
+            "config is read."
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,...",
+            help="Only these runs of a results file, by task, method, seed and protocol, such as "
+            "method=auber,seed=1; may be repeated.",
+        ),
+    ] = None,
+    batch: Annotated[str, typer.Option(help="Batch sizes, separated by commas.")] = "1,16",
+    length: Annotated[
+        int | None,
+        typer.Option(help="Tokens per row. [default: 128, or the model's maximum if it is less]"),
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda or auto (the CPU, and a GPU if there is one).")
+    ] = "auto",
+    onnx: Annotated[
+        bool | None,
+        typer.Option(
+            help="Also time onnxruntime on the CPU, in float32 and int8. [default: if it is "
+            "installed, unless --device cuda]"
+        ),
+    ] = None,
+    threads: Annotated[int, typer.Option(help="CPU threads; 0: torch's default.")] = 0,
     repeats: Annotated[
-        int, typer.Option("--repeats", help="Timed rounds per batch size, at least 6.")
+        int, typer.Option(help="Timed rounds per batch size, at least 6.")
     ] = _LIMITS.repeats,
-    seconds: _Seconds = _LIMITS.seconds,
-    out: Annotated[Path | None, typer.Option("--out", help="A JSON file for the result.")] = None,
+    seconds: Annotated[
+        float, typer.Option(help="Start no further round of a batch size after this time.")
+    ] = _LIMITS.seconds,
+    out: Annotated[Path | None, typer.Option(help="A JSON file to write the result to.")] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Measure what pruning saves: parameters, multiply-adds, latency and throughput.
+    """Measure what pruning saves: size, latency and throughput.
 
-    Pruned and unpruned model are timed in turn, in torch on the CPU, in torch on a GPU (plain and
-    as a CUDA graph) and in onnxruntime, there with 8-bit weights too, where available. Ratios are
-    to the unpruned float32 model of the same runtime: medians over the rounds with 95 % intervals.
+    The pruned and the unpruned model are timed alternately: in torch on the CPU, in torch on a GPU
+    (plain and as a CUDA graph) and in onnxruntime (also with 8-bit weights), where available.
+    Ratios compare with the unpruned float32 model in the same runtime: medians over the rounds with
+    95 % intervals.
 
     Example: auber speed runs/mrpc runs/rte --batch 1,16 --out speed.json
     """

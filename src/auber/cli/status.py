@@ -6,7 +6,6 @@ import platform
 import shlex
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,15 +16,16 @@ from auber.config import load_toml
 from auber.errors import printable
 from auber.models.plan import PruningPlan
 from auber.run import records
-from auber.run.records import ProgressRecord, ResultRecord, RunIdentity, StageRecord
+from auber.run.records import Event, ProgressRecord, ResultRecord, RunIdentity, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_stage
 from auber.study.estimate import read_clock
-from auber.study.folder import CLAIM, RECORD, Outcome, State, StudyFolder
+from auber.study.folder import CLAIM, RECORD, State, StudyFolder
 from auber.study.plan import read_study, select_runs
 from auber.system.locks import is_alive, read_holder
 from auber.system.records import Record, read_if_there
 
 R = TypeVar("R", bound=Record)
+E = TypeVar("E", bound=Event)
 
 
 class LayerStatus(Record):
@@ -58,30 +58,16 @@ class RunStatus(Record):
     result: ResultRecord | None = None
 
 
-@dataclass(frozen=True)
-class StudyStatus:
+class StudyStatus(Record):
     """What a study's folder shows."""
 
     folder: str
     model: str
     state: str  # running, elsewhere (on another machine), stopped, complete or failed
-    runs: list[tuple[Outcome, RunStatus | None]]  # with the status of unfinished ones
     seconds_left: float | None
-
-    @property
-    def states(self) -> list[str]:
-        """Return the state of each run: that of its process if it is unfinished."""
-        return [status.state if status else str(outcome.state) for outcome, status in self.runs]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the status as plain JSON types; runs are as 'auber study --json' prints them."""
-        cells = [
-            describe_outcome(outcome)
-            | {"state": state, "status": status.to_json() if status else None}
-            for (outcome, status), state in zip(self.runs, self.states, strict=True)
-        ]
-        facts = {"folder": self.folder, "model": self.model, "state": self.state}
-        return {**facts, "seconds_left": self.seconds_left, "cells": cells}
+    # The runs as 'auber study --json' prints them. An unfinished one has the state of its process
+    # and, as `status`, that of its folder.
+    cells: tuple[dict[str, Any], ...]
 
 
 def read_status(folder: Path) -> RunStatus | StudyStatus:
@@ -97,27 +83,24 @@ def _read_run(folder: Path) -> RunStatus:
     progress = None if result else _read(ProgressRecord, folder / "progress.json")
     found = {path.stem: _read(StageRecord, path) for path in (folder / "stages").glob("*.json")}
     done = {name: stage for name, stage in found.items() if stage is not None}
-    try:  # the events last: they then cover what the other files show
-        lines = (folder / "events.jsonl").read_bytes().split(b"\n")[:-1]  # without an open line
-    except OSError:
-        lines = []
-    planned = next(_last_events(lines, "planned"), None)
-    end = next(_last_events(lines, "started", "resumed", "stopped"), None)
+    events = _read_events(folder / "events.jsonl")  # last: they cover what the other files show
+    planned = _last(events, records.PlannedEvent)
+    end = _last(events, records.ProcessEvent, records.StoppedEvent)
     error = printable(end.error) if isinstance(end, records.StoppedEvent) else None
     try:
         config = load_toml(folder / "config.toml")
     except (OSError, ValueError, RecursionError):
         config = {}
     state = "complete" if result else _process_state(progress, error)
-    names, num_layers, num_heads = tuple(sorted(done)), 0, 0
-    if isinstance(planned, records.PlannedEvent):
-        names, num_layers, num_heads = planned.stages, planned.layers, planned.heads_per_layer
-    stages = {name: done[name].seconds if name in done else None for name in names}
+    stages = {
+        name: done[name].seconds if name in done else None
+        for name in (planned.stages if planned else sorted(done))
+    }
     if result is None:
         stages["evaluation"] = None
     current, *later = [name for name, seconds in stages.items() if seconds is None] or [""]
     times = [stage.seconds for name, stage in done.items() if is_layer_stage(name)]
-    open_layers = sum(map(is_layer_stage, later))
+    layers_left = sum(times) / len(times) * sum(map(is_layer_stage, later)) if times else 0.0
     silent = max(0.0, time.time() - progress.time) if progress else 0.0
     stage, left = progress.stage if progress else None, None
     if progress and stage and stage.done and stage.total and state != "stopped":
@@ -132,10 +115,10 @@ def _read_run(folder: Path) -> RunStatus:
         progress=progress,
         silent_seconds=silent,
         stage_seconds_left=None if left is None else max(0.0, left - silent),
-        layers_seconds_left=sum(times) / len(times) * open_layers or None if times else None,
-        numbers=_last_numbers(lines, stage.began) if stage else {},
-        num_heads=num_heads,
-        layers=tuple(_layer_status(layer, done, result, current) for layer in range(num_layers)),
+        layers_seconds_left=layers_left or None,
+        numbers=_last_numbers(events, stage.began) if stage else {},
+        num_heads=planned.heads_per_layer if planned else 0,
+        layers=tuple(_read_layers(planned.layers, done, result, current)) if planned else (),
         error=error if state == "stopped" else None,
         resume=_resume_command(folder, progress) if state == "stopped" else None,
         result=result,
@@ -144,54 +127,69 @@ def _read_run(folder: Path) -> RunStatus:
 
 def _read_study(folder: Path) -> StudyStatus:
     study, place = read_study(folder / RECORD), StudyFolder(folder)
-    placed = select_runs(study)
-    outcomes = [place.outcome(block, run) for block, run in placed]
-    runs = [
-        (each, _read_run(place.run_path(*at)) if each.state is State.UNFINISHED else None)
-        for each, at in zip(outcomes, placed, strict=True)
-    ]
-    pending = [at for at, each in zip(placed, outcomes, strict=True) if not each.state.is_settled]
-    seconds = read_clock(study, place).guess(pending)
-    found = StudyStatus(str(folder), study.model_name, "stopped", runs, None)
+    cells, pending = [], []
+    for block, run in select_runs(study):
+        outcome = place.outcome(block, run)
+        if not outcome.state.is_settled:
+            pending.append((block, run))
+        cell = describe_outcome(outcome) | {"status": None}
+        if outcome.state is State.UNFINISHED:
+            status = _read_run(place.run_path(block, run))
+            cell |= {"state": status.state, "status": status.to_json()}
+        cells.append(cell)
+    states = [cell["state"] for cell in cells]
     # Between two runs of a block, its claim names the process.
-    blocks = {block for block, _ in pending}
-    claims = [read_holder(place.block_path(block), CLAIM) for block in blocks]
+    claims = [read_holder(place.block_path(block), CLAIM) for block in {b for b, _ in pending}]
     if not pending:
-        state = "complete" if set(found.states) == {"complete"} else "failed"
-    elif "running" in found.states or any(claim and claim.is_running for claim in claims):
+        state = "complete" if set(states) == {"complete"} else "failed"
+    elif "running" in states or any(claim and claim.is_running for claim in claims):
         state = "running"
+    elif "elsewhere" in states or any(claim and not claim.is_here for claim in claims):
+        state = "elsewhere"
     else:
-        is_away = "elsewhere" in found.states or any(c and not c.is_here for c in claims)
-        state = "elsewhere" if is_away else "stopped"
-    at_work = found.states.count("running") + found.states.count("elsewhere")
-    left = None if seconds is None else seconds / max(1, at_work)
-    return replace(found, state=state, seconds_left=left)
+        state = "stopped"
+    seconds = read_clock(study, place).guess(pending)
+    if seconds is not None:
+        seconds /= max(1, states.count("running") + states.count("elsewhere"))
+    return StudyStatus(
+        folder=str(folder),
+        model=study.model_name,
+        state=state,
+        seconds_left=seconds,
+        cells=tuple(cells),
+    )
 
 
 def _read(cls: type[R], path: Path) -> R | None:
     return read_if_there(cls, path, "put a copy of it back, or start the run again")
 
 
-def _last_events(lines: list[bytes], *kinds: str) -> Iterator[records.Event]:
-    """Yield the events of some kinds, the latest first, without damaged lines."""
-    words = [f'"{kind}"'.encode() for kind in kinds]
-    for line in reversed(lines):
-        event = records.parse_event(line) if any(word in line for word in words) else None
-        if event is not None and event.event in kinds:
-            yield event
+def _read_events(path: Path) -> list[Event]:
+    """Return the events, without damaged lines and without a last line that is being written."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError:
+        return []
+    return [event for event in map(records.parse_event, lines) if event is not None]
 
 
-def _last_numbers(lines: list[bytes], since: float) -> dict[str, float]:
-    """Return the latest numbers of the current search or tuning that were reported since a time."""
-    found: dict[str, dict[str, float]] = {}  # of each series, the current one first
-    for event in _last_events(lines, "numbers"):
-        if not isinstance(event, records.NumbersEvent) or event.time < since or len(found) > 1:
-            break
+def _last(events: list[Event], *kinds: type[E]) -> E | None:
+    return next((event for event in reversed(events) if isinstance(event, kinds)), None)
+
+
+def _last_numbers(events: list[Event], since: float) -> dict[str, float]:
+    """Return the latest numbers of the search or tuning that last reported since a time."""
+    current, found = "", dict[str, float]()
+    for event in events:
+        if not isinstance(event, records.NumbersEvent) or event.time < since:
+            continue
         for name, value in event.values.items():
             series, _, quantity = name.rpartition("/")
             if series.endswith(("/search", "/tuning")):
-                found.setdefault(series, {}).setdefault(quantity, value)
-    return next(iter(found.values()), {})
+                if series != current:
+                    current, found = series, {}
+                found[quantity] = value
+    return found
 
 
 def _process_state(progress: ProgressRecord | None, error: str | None) -> str:
@@ -205,25 +203,27 @@ def _process_state(progress: ProgressRecord | None, error: str | None) -> str:
     return "running" if is_alive(process.id, process.started, process.after_boot) else "stopped"
 
 
-def _layer_status(
-    layer: int, done: dict[str, StageRecord], result: ResultRecord | None, current: str
-) -> LayerStatus:
-    name = layer_stage(layer)
-    stage = done.get(name)
-    if result is not None:
-        removed: object = result.plan
-    elif PLAN in done:
-        removed = done[PLAN].removed
-    elif BUDGET in done:
-        removed = done[BUDGET].plan
-    else:  # where sizes were scored, the layers share a given number of heads
-        removed = stage.removed or () if stage and stage.sizes is None else None
-    if isinstance(removed, PruningPlan):
-        removed = removed.heads.get(layer, ())
-    if isinstance(removed, tuple):
+def _read_layers(
+    count: int, done: dict[str, StageRecord], result: ResultRecord | None, current: str
+) -> Iterator[LayerStatus]:
+    plan: object = result and result.plan
+    if result is None and PLAN in done:
+        plan = done[PLAN].removed
+    elif result is None and BUDGET in done:
+        plan = done[BUDGET].plan
+    for layer in range(count):
+        name = layer_stage(layer)
+        stage = done.get(name)
+        if isinstance(plan, PruningPlan):
+            removed = plan.heads.get(layer, ())
+        elif stage is not None and stage.sizes is None and isinstance(stage.removed, tuple | None):
+            removed = stage.removed or ()
+        else:  # where sizes were scored, the layers share a given number of heads
+            state = "searched" if stage else "searching" if name == current else "open"
+            yield LayerStatus(state=state)
+            continue
         gain = stage.scores.gain(removed) if stage else None
-        return LayerStatus(state="decided", removed=removed, gain=gain)
-    return LayerStatus(state="searched" if stage else "searching" if name == current else "open")
+        yield LayerStatus(state="decided", removed=removed, gain=gain)
 
 
 def _resume_command(folder: Path, progress: ProgressRecord | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,35 +24,56 @@ if TYPE_CHECKING:
 
     from auber.study.engines import Place
 
-_ONLY = "Only these runs, by task, seed, protocol and method: task=rte,seed=1; may be repeated."
-_ENGINE = "local, processes or ray. [default: local, with --jobs processes]"
 
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What to run."""
 
-def command(
-    file: Annotated[Path, typer.Argument(metavar="STUDY.TOML", help="The study.")],
-    out: Annotated[Path, typer.Option("--out", help="The study's folder.", show_default=False)],
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="KEY=VALUE,...", help=_ONLY)
-    ] = None,
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,...",
+            help="Only these runs, by task, seed, protocol and method: task=rte,seed=1; may be "
+            "repeated.",
+        ),
+    ] = None
     seeds: Annotated[
-        str | None, typer.Option("--seeds", help="Seeds such as 0,1,2, instead of the file's.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="The model, instead of the file's.")
-    ] = None,
-    data: options.Data = None,
-    engine: Annotated[str | None, typer.Option("--engine", help=_ENGINE)] = None,
+        str | None, typer.Option(help="Seeds such as 0,1,2, instead of the file's.")
+    ] = None
+    model: Annotated[str | None, typer.Option(help="The model, instead of the file's.")] = None
+    data: options.Data = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machines:
+    """Where to run it."""
+
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="local (one run at a time), processes or ray. [default: local, with --jobs "
+            "processes]"
+        ),
+    ] = None
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", help="Blocks to run at a time on this machine. [default: 1]"),
-    ] = None,
-    num_cpus: Annotated[
-        float | None, typer.Option("--num-cpus", help="CPUs per run on Ray. [default: 1]")
-    ] = None,
+        typer.Option(
+            help="How many blocks (task, protocol and seed) to run at a time on this machine. "
+            "[default: 1]"
+        ),
+    ] = None
+    num_cpus: Annotated[float | None, typer.Option(help="CPUs per run on Ray. [default: 1]")] = None
     num_gpus: Annotated[
-        float | None,
-        typer.Option("--num-gpus", help="GPUs per run on Ray, such as 0.5. [default: 0]"),
-    ] = None,
+        float | None, typer.Option(help="GPUs per run on Ray, such as 0.5. [default: 0]")
+    ] = None
+
+
+@options.grouped
+def command(
+    file: Annotated[Path, typer.Argument(metavar="STUDY.TOML", help="The study file.")],
+    out: Annotated[Path, typer.Option(help="The folder to write the runs to.")],
+    changes: Changes,
+    machines: Machines,
     track: options.Track = None,
     allow_upgrade: options.AllowUpgrade = False,
     dry_run: Annotated[
@@ -61,9 +82,10 @@ def command(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    r"""Run tasks x methods x seeds: skip complete runs, resume stopped ones, try failed ones again.
+    """Run tasks x methods x seeds; continue where it stopped.
 
-    A study file holds what differs from the defaults, a key per line:
+    Complete runs are skipped, stopped ones resume, and failed ones are tried again. A study file
+    holds what differs from the defaults, a key per line:
 
     \b
     model = "bert-base-cased"
@@ -78,16 +100,17 @@ def command(
     Exit code 1: a run failed.
 
     Example: auber study studies/quick.toml --out runs/quick
-    """
+    """  # noqa: D301
     from auber.study.engines import Place
 
-    study = change_study(read_study(file), model=model, seeds=seeds, data=data)
-    runs, folder = select_runs(study, only or ()), StudyFolder(out)
+    study = read_study(file)
+    study = change_study(study, model=changes.model, seeds=changes.seeds, data=changes.data)
+    runs, folder = select_runs(study, changes.only or ()), StudyFolder(out)
     place = Place(
-        engine or ("local" if jobs is None else "processes"),
-        jobs=1 if jobs is None else jobs,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
+        machines.engine or ("local" if machines.jobs is None else "processes"),
+        jobs=1 if machines.jobs is None else machines.jobs,
+        num_cpus=machines.num_cpus,
+        num_gpus=machines.num_gpus,
     )
     folder.check(study)
     if dry_run:
@@ -224,7 +247,7 @@ def _show_plan(
     pending = folder.pending(study, runs)
     unreadable = ""
     try:
-        check_runs(study, pending, elsewhere=place.engine == "ray")
+        check_runs(study, pending, place.engine)
     except ConfigError:
         raise
     except AuberError as error:  # a model or task that is not here; the plan is of use anyway

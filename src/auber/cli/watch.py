@@ -19,13 +19,14 @@ from rich.text import Text
 from auber.cli import screen
 from auber.cli.status import RunStatus, StudyStatus, read_status
 from auber.errors import RunError, printable
+from auber.run.files import is_run
 from auber.search.stages import is_layer_stage
+from auber.study.folder import RECORD
 from auber.system.progress import describe_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RUN, STUDY = "run.json", "study.toml"
 # Between two runs of a study or of a folder, no process is at work.
 _SURE_SECONDS = 5.0
 # In a file, long commands stay on one line.
@@ -42,19 +43,18 @@ def command(
             help="The folder of a run or a study, or of several runs: then the newest is shown.",
         ),
     ],
-    once: Annotated[bool, typer.Option("--once", help="Print the status once and exit.")] = False,
-    interval: Annotated[
-        float, typer.Option("--interval", help="Seconds between two updates.", min=0.1)
-    ] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the status and exit.")] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between two updates.", min=0.1)] = 1.0,
     json: Annotated[
         bool, typer.Option("--json", help="Print the status as JSON on stdout and exit.")
     ] = False,
 ) -> None:
-    """Follow a run or a study: stage, time left, heads removed, scores, and what stopped it.
+    """Follow a run or a study from another terminal.
 
-    It only reads the folder: start it before, during or after the run, also on another machine that
-    sees the folder. It exits when the run is over; Ctrl-C exits earlier and does not affect the
-    run. In a folder of several runs, such as that of 'auber demo', it moves on to the next run.
+    It shows the stage, the time left, the heads removed, scores, and what stopped the run. It only
+    reads the folder: start it before, during or after the run, also on another machine that sees
+    the folder. It exits when the run is over; Ctrl-C exits earlier and does not affect the run. In
+    a folder of several runs, such as that of 'auber demo', it moves on to the next run.
     Exit code 1: the run stopped without a result, or runs of the study failed.
 
     Heads are squares: ■ stays, □ is removed, · is not decided. The gain is that on the reward set,
@@ -84,10 +84,10 @@ def command(
 
 def find_place(folder: Path) -> Path | None:
     """Return the folder itself, or that of the newest run in it; None if there is nothing yet."""
-    if (folder / RUN).is_file() or (folder / STUDY).is_file():
+    if is_run(folder) or (folder / RECORD).is_file():
         return folder
     runs = []
-    for path in folder.glob(f"[!.]*/{RUN}"):
+    for path in folder.glob("[!.]*/run.json"):
         with suppress(OSError):  # just deleted
             runs.append((path.stat().st_mtime_ns, path.parent))
     if runs:
@@ -164,7 +164,7 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
     if progress is not None:
         host = f" on {progress.process.host}" if progress.process.host else ""
         standing += f"  process {progress.process.id}{host}"
-        standing += f"  last sign {describe_seconds(status.silent_seconds)} ago"
+        standing += f"  updated {describe_seconds(status.silent_seconds)} ago"
     yield Text(f"{standing}  in {folder}", _STYLES.get(status.state, "yellow"))
     if status.result is not None:
         yield from map(Text, screen.describe_result(status.result.to_json()))
@@ -201,7 +201,7 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
 
 
 def _draw_study(status: StudyStatus) -> Iterator[RenderableType]:
-    states, folder = status.states, printable(status.folder)
+    states, folder = [cell["state"] for cell in status.cells], printable(status.folder)
     again = f"the same 'auber study ... --out {folder}'"
     bad = " and ".join(f"{states.count(s)} {s}" for s in ("failed", "skipped") if s in states)
     standing = {
@@ -209,19 +209,23 @@ def _draw_study(status: StudyStatus) -> Iterator[RenderableType]:
         "failed": f"all runs have ended, {bad}; {again} retries them",
         "stopped": f"not running; {again} continues it",
     }.get(status.state, status.state)
-    settled = sum(outcome.state.is_settled for outcome, _ in status.runs)
-    counts = f"{settled} of {len(states)} runs finished{_left('  about ', status.seconds_left)}"
+    finished = sum(state in ("complete", "failed", "skipped") for state in states)
+    counts = f"{finished} of {len(states)} runs finished{_left('  about ', status.seconds_left)}"
     yield Text(f"study {folder}  model {status.model}", "bold")
-    yield _draw_table(["", ""], [[_bar(settled, len(states)), counts]])
+    yield _draw_table(["", ""], [[_bar(finished, len(states)), counts]])
     yield Text(standing, _STYLES.get(status.state, "yellow"))
-    for outcome in [outcome for outcome, _ in status.runs if outcome.state == "failed"][-3:]:
-        yield Text(printable(f"{outcome.block} {outcome.run}: {outcome.error}"), "red")
     blocks: dict[str, dict[str, list[str]]] = {}
-    for (outcome, run), state in zip(status.runs, states, strict=True):
-        name, stage = outcome.run, run.progress.stage if run and run.progress else None
+    errors = []
+    for cell in status.cells:
+        block, name = f"{cell['task']} {cell['protocol']} seed {cell['seed']}", cell["run"]
+        if cell["state"] == "failed":
+            errors.append(Text(f"{block} {name}: {cell['error']}", "red"))
+        stage = ((cell["status"] or {}).get("progress") or {}).get("stage")
         if stage is not None:
-            name += f" ({stage.name} {stage.done}/{stage.total or '?'} {stage.note}".rstrip() + ")"
-        blocks.setdefault(str(outcome.block), {}).setdefault(state, []).append(name)
+            steps = f"{stage['name']} {stage['done']}/{stage['total'] or '?'} {stage['note']}"
+            name += f" ({steps.rstrip()})"
+        blocks.setdefault(block, {}).setdefault(cell["state"], []).append(name)
+    yield from errors[-3:]
     rows: list[list[str | ProgressBar]] = [
         [block, "\n".join(f"{state}: {', '.join(names)}" for state, names in runs.items())]
         for block, runs in blocks.items()

@@ -96,7 +96,7 @@ class AnswerCheck:
         ]
         if share > WARN_ABOVE:
             lines.append(
-                f"careful: more than {100 * WARN_ABOVE:g} % of the answers differ; compare scores "
+                f"warning: more than {100 * WARN_ABOVE:g} % of the answers differ; compare scores "
                 "before you use it, or export --to onnx"
             )
         if self.are_random:

@@ -165,7 +165,7 @@ def warn_of_classes(name: str, classes: tuple[str, ...] | None, task: TaskData) 
     """Warn if a classifier names its outputs differently than the task names its classes."""
     if classes is not None and task.label_names is not None and classes != task.label_names:
         logger.warning(
-            "careful: %s: its classes are %s, the task's %s; they are matched in this order",
+            "warning: %s: its classes are %s, the task's %s; they are matched in this order",
             name,
             ", ".join(classes),
             ", ".join(task.label_names),
@@ -241,7 +241,7 @@ def _check_unseen(folder: str | None, task: TaskData, remedy: str) -> None:
 
 def _warn_of_trained_classifier(place: str, progress: Progress) -> None:
     progress.say(
-        f"careful: fold models are trained from {place}, whose classifier is trained already; if "
+        f"warning: fold models are trained from {place}, whose classifier is trained already; if "
         "it was trained on these rows, the rewards are too optimistic"
     )
 
@@ -257,7 +257,7 @@ def _load_recorded(
         )
     if start.source is None or start.result is None or start.result.kind != "finetune":
         progress.say(
-            f"careful: {start.name} is fine-tuned and may have seen the rows that rewards come "
+            f"warning: {start.name} is fine-tuned and may have seen the rows that rewards come "
             "from, so rewards may be too optimistic; --origin names the model behind it, if known"
         )
         return copy.deepcopy(start.model)

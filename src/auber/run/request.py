@@ -202,13 +202,13 @@ def request_pruning(
         request = replace(request, pretrained=found)
     if config.size.tolerance is not None and not _is_new(request):
         progress.say(
-            f"careful: {start.name} is fine-tuned already and may have seen the rows held out for "
+            f"warning: {start.name} is fine-tuned already and may have seen the rows held out for "
             "--tolerance, so the loss on new rows may be larger; for unseen rows, tune it with "
             f"'auber finetune --set size.tolerance={config.size.tolerance:g}'"
         )
     if config.protocol == "heldout" and start.has_classifier and start.result is None:
         progress.say(
-            f"careful: {start.name} is fine-tuned; rewards come from held-out rows only if it was "
+            f"warning: {start.name} is fine-tuned; rewards come from held-out rows only if it was "
             "not tuned on them, as an 'auber finetune' run with --protocol heldout is not"
         )
     return request

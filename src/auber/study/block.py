@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from auber.models import checkpoint
 from auber.run import provenance
 from auber.study.folder import Listener, State, StudyFolder
 from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun
+from auber.system.locks import held
 from auber.system.progress import Progress
 
 logger = logging.getLogger(__name__)
@@ -125,16 +125,9 @@ def _model(study: Study, folder: StudyFolder, block: Block, task: TaskData) -> s
     from auber.data.generated import build_model, build_tokenizer
 
     path = folder.block_path(block) / EMBEDDED
-    if not path.is_dir():
-        # On Ray, two runs of a block may make it at once; the second uses the first one's.
-        with tempfile.TemporaryDirectory(prefix=f".{EMBEDDED}.", dir=path.parent) as scratch:
-            made = Path(scratch) / EMBEDDED
+    with held(path.parent, ".making", wait=60.0):  # on Ray, two runs of a block may need it at once
+        if not path.is_dir():
             # Without the classifier, which is untrained and would be taken for a trained one.
             encoder = build_model(task.num_labels, block.seed).base_model
-            checkpoint.save(encoder, build_tokenizer(), made)
-            try:
-                made.rename(path)
-            except OSError:
-                if not path.is_dir():
-                    raise
+            checkpoint.save(encoder, build_tokenizer(), path)
     return path

@@ -77,7 +77,6 @@ def run_local(jobs: Sequence[BlockJob], listener: Listener, place: Place) -> Non
 
 def run_processes(jobs: Sequence[BlockJob], listener: Listener, place: Place) -> None:
     """Do some blocks at a time, each in a process of its own; they share a GPU."""
-    require_pinned_threads(jobs, "processes")
     watch, losses = Watch(jobs, listener), Losses(place.retries)
     waiting = deque(jobs)
     active: dict[SpawnProcess, tuple[BlockJob, ExitStack]] = {}
@@ -121,7 +120,7 @@ def claim_block(job: BlockJob, listener: Listener, claims: ExitStack) -> bool:
     try:
         claims.enter_context(job.folder.claim(job.block))
     except HeldError as error:
-        listener.say(f"{job.block}: {error.reason}; left to it")
+        listener.say(f"{job.block}: {error.reason}; skipped")
         return False
     return True
 
@@ -183,17 +182,6 @@ def do_block_quietly(job: BlockJob) -> None:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     do_block(job, Listener())  # the folder reports what is done
-
-
-def require_pinned_threads(jobs: Sequence[BlockJob], engine: str) -> None:
-    """Raise `ConfigError` unless every run computes with a fixed number of threads."""
-    for job in jobs:
-        for run in job.study.runs(job.block):
-            if job.study.config(job.block, run).threads == 0:
-                raise ConfigError(
-                    f"engine {engine}: threads must be set, so that a result does not depend on "
-                    "where it is computed, found 0; write threads = 1 under [settings]"
-                )
 
 
 class Terminated(SystemExit):

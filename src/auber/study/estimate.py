@@ -6,28 +6,28 @@ method on any task.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
+from statistics import fmean
 
 from auber.study.folder import StudyFolder
 from auber.study.plan import PlacedRun, Study, select_runs
 
 
 class Clock:
-    """The times of finished runs by task and method; the method of the first run is None."""
+    """The times of finished runs; the method of the run that fine-tunes is None."""
 
     def __init__(self) -> None:
-        self._seconds: dict[tuple[str | None, str | None], list[float]] = defaultdict(list)
+        self._times: list[tuple[str, str | None, float]] = []
 
     def add(self, task: str, method: str | None, seconds: float) -> None:
         """Add a finished run."""
-        self._seconds[task, method].append(seconds)
-        self._seconds[None, method].append(seconds)
+        self._times.append((task, method, seconds))
 
     def expect(self, task: str, method: str | None) -> float | None:
         """Return the expected seconds of a run, None if no run of its method has finished."""
-        times = self._seconds.get((task, method)) or self._seconds.get((None, method))
-        return sum(times) / len(times) if times else None
+        same = [(where, seconds) for where, what, seconds in self._times if what == method]
+        times = [s for where, s in same if where == task] or [s for _, s in same]
+        return fmean(times) if times else None
 
     def estimate(self, runs: Sequence[PlacedRun]) -> tuple[float, int]:
         """Return the expected seconds of these runs, and the number of those not included.
@@ -40,11 +40,10 @@ class Clock:
 
     def guess(self, runs: Sequence[PlacedRun]) -> float | None:
         """Return the seconds of these runs; one of an unmeasured kind takes the mean of all."""
-        measured = [s for (task, _), times in self._seconds.items() if task is None for s in times]
-        if not measured or not runs:
+        if not self._times or not runs:
             return None
         seconds, unknown = self.estimate(runs)
-        return seconds + unknown * sum(measured) / len(measured)
+        return seconds + unknown * fmean(seconds for *_, seconds in self._times)
 
 
 def read_clock(study: Study, folder: StudyFolder) -> Clock:

@@ -114,7 +114,7 @@ class StudyFolder:
         if changed:
             raise RunError(
                 f"{self.path}: holds another study: {', '.join(changed)}; "
-                "use what it had or another --out"
+                "restore that or choose another --out"
             )
         if MATCHED in recorded.methods or MATCHED not in study.methods:
             return
@@ -127,8 +127,8 @@ class StudyFolder:
         if alone:
             more = f" and {len(alone) - 1} more" if len(alone) > 1 else ""
             raise RunError(
-                f"{alone[0]}{more}: done without '{MATCHED}', whose tunings it must share; delete "
-                f"each such folder to repeat the run, or choose another --out to add '{MATCHED}'"
+                f"{alone[0]}{more}: done without '{MATCHED}', but its fine-tuning must be the "
+                f"same; delete its folder to repeat it, or choose another --out to add '{MATCHED}'"
             )
 
     def recorded(self) -> Study | None:

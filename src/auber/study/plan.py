@@ -24,12 +24,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, field_validator
 
 from auber.config import (
     PRESETS,
@@ -73,22 +73,21 @@ def _require_distinct(items: Any) -> Any:
     return items
 
 
-def _known(kind: str, known: Collection[str]) -> AfterValidator:
-    """Return a validator of different names, all of them known."""
-    return AfterValidator(lambda names: _require_known(kind, known, names))
+def _require_known(kind: str, known: Collection[str]) -> AfterValidator:
+    """Return a validator of names; `module:Name` is a player, which is imported when it runs."""
+
+    def check(names: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [n for n in names if n not in known and not (kind == "method" and ":" in n)]
+        if unknown:
+            problems = [unknown_name(kind, show_name(name), known) for name in unknown]
+            raise ValueError(f"must be known. {'; '.join(problems)}")
+        _require_distinct(names)
+        return names
+
+    return AfterValidator(check)
 
 
-def _require_known(kind: str, known: Collection[str], names: tuple[str, ...]) -> tuple[str, ...]:
-    unknown = [unknown_name(kind, show_name(n), known) for n in names if n not in known]
-    if unknown:
-        raise ValueError(f"must be known. {'; '.join(unknown)}")
-    return tuple(_require_distinct(names))
-
-
-def _check_methods(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Accept known methods and players `module:Name`, which are imported when they run."""
-    known = [name for name in names if ":" in name]
-    return _require_known("method", [*METHODS, *known], names)
+Seeds = Annotated[tuple[Count, ...], AfterValidator(_require_distinct)]
 
 
 @dataclass(frozen=True)
@@ -132,9 +131,9 @@ class Study(Record):
 
     model: Text
     tasks: dict[str, StudyTask]
-    methods: Annotated[tuple[str, ...], AfterValidator(_check_methods)]
-    seeds: Annotated[tuple[Count, ...], AfterValidator(_require_distinct)]
-    protocols: Annotated[tuple[str, ...], _known("protocol", PROTOCOLS)]
+    methods: Annotated[tuple[str, ...], _require_known("method", METHODS)]
+    seeds: Seeds
+    protocols: Annotated[tuple[str, ...], _require_known("protocol", PROTOCOLS)]
     preset: Text = "default"
     draws: Annotated[int, Field(ge=1, le=1000)] = 1  # each is a run of every block
     settings: Annotated[dict[str, Any], AfterValidator(flatten_tables)] = Field(
@@ -313,23 +312,19 @@ def change_study(
     study: Study, *, model: str | None = None, seeds: str | None = None, data: Path | None = None
 ) -> Study:
     """Return the study with the values of the command line."""
-    given = {"model": model, "data": data, "seeds": None if seeds is None else _parse_seeds(seeds)}
+    given: dict[str, Any] = {"model": model, "data": data}
+    if seeds is not None:
+        try:
+            given["seeds"] = TypeAdapter(Seeds).validate_python(seeds.split(","))
+        except ValidationError as error:
+            raise ConfigError(
+                f"--seeds must be different whole numbers such as 0,1,2, found '{seeds}'"
+            ) from error
     study = study.change(**{key: value for key, value in given.items() if value is not None})
     problems = _find_conflicts(study)
     if problems:
         raise ConfigError(f"study: {'; '.join(problems)}")
     return study
-
-
-def _parse_seeds(text: str) -> tuple[int, ...]:
-    words = [word.strip() for word in text.split(",")]
-    # No more than 18 digits fit into the largest seed.
-    if not all(word.isascii() and word.isdigit() and len(word) <= 18 for word in words):
-        raise ConfigError(f"--seeds must be whole numbers such as 0,1,2, found '{text}'")
-    try:
-        return tuple(_require_distinct([int(word) for word in words]))
-    except ValueError as error:
-        raise ConfigError(f"--seeds {error}, found '{text}'") from error
 
 
 def select_runs(study: Study, only: Sequence[str] = ()) -> list[PlacedRun]:
@@ -362,45 +357,41 @@ def select_runs(study: Study, only: Sequence[str] = ()) -> list[PlacedRun]:
 
 
 def _find_conflicts(study: Study) -> list[str]:
-    """Return what is wrong between the parts of a study."""
-    problems = []
+    """Return what is wrong between the parts of a study, or else with the settings of its runs."""
+    problems = list(_find_contradictions(study))
+    for block, run in [] if problems else select_runs(study):
+        try:
+            study.config(block, run)
+        except ConfigError as error:
+            problems.append(str(error))
+    return list(dict.fromkeys(problems))
+
+
+def _find_contradictions(study: Study) -> Iterator[str]:
     name = study.model_name  # of a link or of '.', the name of the folder
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
-        problems.append(
+        yield (
             f"the model's name must be 1 to {LONGEST_NAME} printable characters, "
             f"found {show_value(name)}; rename it or choose another"
         )
     if study.model == EMBEDDED and set(study.tasks) != {EMBEDDED}:
-        problems.append(
+        yield (
             f"the model '{EMBEDDED}' reads only the task '{EMBEDDED}', found the tasks "
             f"{', '.join(study.tasks)}; name another model or that task"
         )
     if study.data is not None and len(study.own) == len(study.tasks):
-        problems.append("data is for known tasks, found only your own rows; leave data out")
-    matched = [
-        name
-        for name in study.methods
-        if not outline_method(name).decides_number and outline_method(name).removes_heads
-    ]
-    if matched and MATCHED not in study.methods:
-        problems.append(
-            f"'{matched[0]}' removes as many heads as '{MATCHED}', which is not among the "
-            f"methods; add '{MATCHED}'"
-        )
+        yield "data is for known tasks, found only your own rows; leave data out"
+    for name in study.methods:
+        method = outline_method(name)
+        if method.removes_heads and not method.decides_number and MATCHED not in study.methods:
+            yield (
+                f"'{name}' removes as many heads as '{MATCHED}', which is not among the methods; "
+                f"add '{MATCHED}'"
+            )
+            break
     tables = {"settings": study.settings}
     tables |= {f"tasks.{name}": task.settings for name, task in study.tasks.items()}
-    problems += [
-        f"{table}: {key} is set by the study for each run; {remedy}"
-        for table, changed in tables.items()
-        for key, remedy in _DECIDED.items()
-        if key in changed
-    ]
-    if problems:
-        return problems
-    for block in study.blocks():
-        for run in study.runs(block):
-            try:
-                study.config(block, run)
-            except ConfigError as error:
-                problems.append(str(error))
-    return list(dict.fromkeys(problems))
+    for table, changed in tables.items():
+        for key, remedy in _DECIDED.items():
+            if key in changed:
+                yield f"{table}: {key} is set by the study for each run; {remedy}"

@@ -29,7 +29,6 @@ from auber.study.engines import (
     Watch,
     claim_block,
     do_block_quietly,
-    require_pinned_threads,
 )
 from auber.study.folder import Listener
 from auber.study.plan import Block
@@ -38,7 +37,6 @@ from auber.system import cluster
 
 def run_ray(jobs: Sequence[BlockJob], listener: Listener, place: Place) -> None:
     """Do every run as a Ray task; the place's `jobs` is the size of a cluster on this machine."""
-    require_pinned_threads(jobs, "ray")
     with ExitStack() as claims, _connected(place) as ray:
         ours = [job for job in jobs if claim_block(job, listener, claims)]
         _distribute(ray, ours, listener, place)

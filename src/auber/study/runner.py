@@ -25,7 +25,7 @@ from auber.search.registry import get_method
 from auber.study.block import BlockJob
 from auber.study.engines import Place, run_local, run_processes
 from auber.study.folder import Listener, Outcome, StudyFolder
-from auber.study.plan import EMBEDDED, START, Block, PlacedRun, Study, select_runs
+from auber.study.plan import EMBEDDED, START, PlacedRun, Study, select_runs
 from auber.study.ray_engine import run_ray
 from auber.system.locks import HeldError
 
@@ -54,7 +54,7 @@ def run_study(
     runs = select_runs(study) if runs is None else runs
     folder.check(study)
     pending = folder.pending(study, runs)
-    check_runs(study, pending, elsewhere=place.engine == "ray")
+    check_runs(study, pending, place.engine)
     study = identify_rows(study, folder, pending, listener.say)
     study = identify_weights(study, pending)
     folder.open(study)
@@ -65,21 +65,19 @@ def run_study(
                 folder.forget_failure(block, run)
             if not study.keep_weights:
                 folder.drop_weights(block)
-    names: dict[Block, list[str]] = {}
-    for block, run in folder.pending(study, runs):
-        names.setdefault(block, []).append(run.name)
+    pending = folder.pending(study, runs)
     resolved = study.resolve()
     jobs = [
         BlockJob(
             study=resolved,
             folder=StudyFolder(folder.path.resolve()),
             block=block,
-            names=tuple(unfinished),
+            names=tuple(run.name for other, run in pending if other == block),
             command=command,
             track=trackers,
             allow_upgrade=allow_upgrade,
         )
-        for block, unfinished in names.items()
+        for block in dict.fromkeys(block for block, _ in pending)
     ]
     engines = {"local": run_local, "processes": run_processes, "ray": run_ray}
     if jobs:
@@ -87,8 +85,8 @@ def run_study(
     return [folder.outcome(block, run) for block, run in runs]
 
 
-def check_runs(study: Study, pending: Sequence[PlacedRun], *, elsewhere: bool) -> None:
-    """Raise what is wrong with the pending runs; `elsewhere`: on machines with other devices."""
+def check_runs(study: Study, pending: Sequence[PlacedRun], engine: str) -> None:
+    """Raise an error for a run that cannot be done; on Ray, a node may have another device."""
     if not pending:
         return
     # Runs that differ only in seed or draw have the same problems.
@@ -98,15 +96,21 @@ def check_runs(study: Study, pending: Sequence[PlacedRun], *, elsewhere: bool) -
     for block, run in distinct.values():
         task, method = tasks[block.task], get_method(run.method or "original")
         ranks = method.removes_heads and not method.decides_number  # its number comes from `auber`
+        config = study.config(block, run)
+        if engine != "local" and config.threads == 0:
+            raise ConfigError(
+                f"engine {engine}: threads must be set, so that a result does not depend on where "
+                "it is computed, found 0; write threads = 1 under [settings]"
+            )
         # The threads of this process must not change here.
-        config = study.config(block, run).replace({"threads": 0})
+        config = config.replace({"threads": 0, **({"device": "auto"} if engine == "ray" else {})})
         try:
             check_pruning(
                 *models[task.kind],
                 task=task,
                 method=method.name,
                 heads=0 if ranks else None,
-                config=config.replace({"device": "auto"}) if elsewhere else config,
+                config=config,
                 has_classifier=run.name != START,
             )
         except ConfigError as error:

@@ -84,16 +84,7 @@ class StudyTask(Record):
                 f"tasks.{name}: only the digest of its rows is known; name the files train and dev"
             )
         try:
-            task = make_task(
-                self.train,
-                self.dev or self.train,
-                kind=self.kind,
-                text=self.text,
-                label=self.label,
-                labels=self.labels,
-                metric=self.metric,
-                name=name,
-            )
+            task = make_task(name=name, **{key: getattr(self, key) for key in _FILE_KEYS})
         except AuberError as error:
             # In a table, options are keys.
             message = re.sub(rf"--({'|'.join(_FILE_KEYS)})\b", r"\1", str(error))

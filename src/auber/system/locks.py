@@ -97,8 +97,8 @@ class FolderLock:
             self._claim(descriptor, is_locked)
         except OSError as error:
             raise RunError(
-                f"{self._path}: cannot be written ({error.strerror}), so the run cannot go on "
-                "here; nothing was changed: make room there or make the folder writable"
+                f"{self._path}: cannot be written ({error.strerror}); nothing was changed: make "
+                "room there or make the folder writable"
             ) from error
 
     def release(self) -> None:
@@ -108,7 +108,7 @@ class FolderLock:
             self._close()
 
     def _open(self) -> tuple[int, bool]:
-        """Return the open file, and whether the file system has locked it."""
+        """Return the open file, and whether it is locked; some file systems have no locks."""
         # Do not follow a symbolic link: its target would be overwritten.
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         while True:
@@ -133,9 +133,10 @@ class FolderLock:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             # Until the owner has written its name, the file may hold that of an earlier one.
-            holder = _parse(_content(descriptor))
-            is_owner = holder is not None and (holder.is_running or not holder.is_here)
-            raise self._held(holder if is_owner else None) from error
+            holder = read_holder(self._folder, self._path.name)
+            if holder is not None and holder.is_here and not holder.is_running:
+                holder = None
+            raise self._held(holder) from error
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
@@ -144,12 +145,12 @@ class FolderLock:
 
     def _claim(self, descriptor: int, is_locked: bool) -> None:
         """Write our name unless the file names an owner that may still run."""
-        holder = _parse(_content(descriptor))
+        holder = read_holder(self._folder, self._path.name)
         if holder is not None and not holder.is_here:
             raise HeldError(
                 self._folder,
-                f"{holder} was at work in it and left its lock; whether it has ended cannot be "
-                f"seen from here: make sure that it has, delete {self._path}, and start again",
+                f"locked by {holder}; whether that process has ended cannot be checked from here: "
+                f"make sure that it has, delete {self._path}, and start again",
             )
         if holder is not None and not is_locked and holder.is_running:
             raise self._held(holder)
@@ -163,11 +164,10 @@ class FolderLock:
             after_boot=after_boot,
         )
         os.ftruncate(descriptor, 0)
-        os.lseek(descriptor, 0, os.SEEK_SET)
         os.write(descriptor, own.model_dump_json().encode())
 
     def _held(self, holder: Holder | None) -> HeldError:
-        reason = f"{holder or 'another process'} is at work in it"
+        reason = f"in use by {holder or 'another process'}"
         return HeldError(self._folder, reason, "; wait for it or stop it, or choose another --out")
 
 
@@ -230,22 +230,9 @@ def drop_foreign_lock(folder: Path) -> None:
 
 
 def read_holder(folder: Path, name: str = LOCK) -> Holder | None:
-    """Return the owner that a lock names, running or not; None if there is none."""
+    """Return the owner that a lock names, running or not; None without one or if damaged."""
     try:
         with (folder / name).open("rb") as file:
-            return _parse(file.read(_LONGEST))
-    except OSError:
-        return None
-
-
-def _content(descriptor: int) -> bytes:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return os.read(descriptor, _LONGEST)
-
-
-def _parse(content: bytes) -> Holder | None:
-    """Return the owner in the content of a lock file; None if it is cut or damaged."""
-    try:
-        return Holder.model_validate_json(content)
-    except ValidationError:
+            return Holder.model_validate_json(file.read(_LONGEST))
+    except (OSError, ValidationError):
         return None
