@@ -3,8 +3,8 @@
     python -m benchmarks.pages                       all of them
     python -m benchmarks.pages performance settings  some of them
 
-`encoders`, `settings` and `results` are whole pages. Of `performance` and `reliability` the parts
-between the marks are generated; the rest is written by hand.
+`encoders`, `settings` and `results` are whole pages. Of `performance`, `regret` and `reliability`
+the parts between the marks are generated; the rest is written by hand.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from auber.config import PRESETS, make_config, settings
 from auber.system.files import write_text
 from auber.system.records import read
 from benchmarks.common import ROOT, describe_origin, markdown, run_program
+from benchmarks.regret.report import Regret, summarise
 from benchmarks.results_page import write_page
 from benchmarks.scorer.record import Bench
 from benchmarks.scorer.tables import describe, draw_growth, make_tables, name_of
@@ -79,6 +81,14 @@ def save_figure(path: Path, benches: Sequence[Bench]) -> None:
     with matplotlib.rc_context({"svg.hashsalt": "auber", "svg.fonttype": "none"}):
         draw_growth(benches).savefig(path, metadata={"Creator": None, "Date": None})
     path.write_text(re.sub(r" +$", "", path.read_text(), flags=re.MULTILINE))
+
+
+def make_regret() -> str:
+    """Return the page of regret, and copy its figure."""
+    source = RESULTS / "regret" / "regret.json"
+    regret = read(Regret, source, _AGAIN)
+    shutil.copy(source.with_suffix(".svg"), DOCS)
+    return replace_part(DOCS / "regret.md", markdown(summarise(regret)))
 
 
 def make_reliability() -> str:
@@ -142,13 +152,14 @@ def write_encoders() -> None:
 
 def write_results() -> None:
     """Write the page of results, and copy the figures that it shows."""
-    patterns = ("studies/*.json", "regret/regret*.json", "speed/*.json")
+    patterns = ("studies/*.json", "speed/*.json")
     write_page(DOCS / "results.md", [file for each in patterns for file in RESULTS.glob(each)])
 
 
 PAGES: dict[str, Callable[[], str | None]] = {
     "encoders": write_encoders,
     "performance": make_performance,
+    "regret": make_regret,
     "reliability": make_reliability,
     "results": write_results,
     "settings": make_settings,

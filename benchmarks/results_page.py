@@ -28,7 +28,6 @@ from auber.report.runs import Source, pool
 from auber.report.tables import Table, escape_markdown, markdown_lines, to_markdown
 from auber.system.files import write_text
 from auber.system.records import parse
-from benchmarks.regret.report import REGRET, read_regret, regret_table
 
 _INTRODUCTION = """\
 # Results
@@ -63,18 +62,14 @@ def render_page(files: Sequence[str | Path]) -> str:
     """Return the page as Markdown."""
     found = sorted(map(read_results_file, files), key=lambda file: file.name)
     for file in found:
-        if file.kind not in (KIND, REGRET, SPEED):
-            known = unknown_name("kind of results", file.kind, (KIND, REGRET, SPEED))
+        if file.kind not in (KIND, SPEED):
+            known = unknown_name("kind of results", file.kind, (KIND, SPEED))
             raise RunError(f"{file.name}: {known}")
-    runs, regrets, speeds = (
-        [file for file in found if file.kind == kind] for kind in (KIND, REGRET, SPEED)
-    )
+    runs, speeds = ([file for file in found if file.kind == kind] for kind in (KIND, SPEED))
     parts = [_INTRODUCTION] if found else [_INTRODUCTION, _EMPTY]
     sources = [runs_of(file) for file in runs]
     if sources:
         parts += _of_runs(sources, [run for file in speeds for run in _read_speed(file).runs])
-    if regrets:
-        parts += ["## What a search misses of a layer's best mask\n", *map(_regret, regrets)]
     if speeds:
         parts += ["## What removing heads buys in speed\n", *map(_speed, speeds)]
     if sources:
@@ -262,13 +257,6 @@ def _named(sections: Sequence[Section]) -> str:
 def _span(numbers: Sequence[float], form: str) -> str:
     low, high = format(min(numbers), form), format(max(numbers), form)
     return low if low == high else f"{low} to {high}"
-
-
-def _regret(file: ResultsFile) -> str:
-    table = to_markdown(regret_table(read_regret(file)), level=3)
-    return (
-        f"How it is measured: [regret](regret.md).\n\n{table}\n{_figure(file, 'Regret in points')}"
-    )
 
 
 def _speed(file: ResultsFile) -> str:

@@ -76,7 +76,7 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_importing_the_package_loads_nothing_heavy():
     code = (
-        "import sys, auber\n"
+        "import sys, auber, auber.cli\n"
         "print([m for m in ('torch', 'transformers', 'numpy') if m in sys.modules])"
     )
     assert run_python(code).stdout.strip() == "[]"

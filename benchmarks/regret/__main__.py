@@ -3,10 +3,10 @@ rewards.
 
 Agents, surrogate search and evolution play once per seed, greedy search once, and random search is
 computed exactly; no model, no rows and no GPU are needed. Regrets are in points (100 times the
-metric): of the best mask seen after that many different rewards, of an agent's final roll-out, and
-of the plan of the search.
+metric), of the best mask seen after that many different rewards. The result also has those of each
+layer, of an agent's final roll-out and of the plan of the search.
 
-Record:  auber prune --model DIR --task rte --preset paper --method exhaustive --out runs/all-rte
+Record:  python -m benchmarks.regret.record --model DIR --task rte --layers 0,6 --out tables.json
 Example: python -m benchmarks.regret results/regret/tables.json --seeds 2
 """
 
@@ -16,25 +16,18 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas
 
 from auber.config import parse_assignment
 from auber.report.figures import write_figure
 from auber.system.records import parse
 from benchmarks.common import StageLines, command_line, run_program, show
-from benchmarks.regret.replay import BUDGETS
-from benchmarks.regret.report import Regret, draw_regret
+from benchmarks.regret.report import Regret, draw_regret, summarise
 from benchmarks.regret.result import PLAYERS, measure_regret
 from benchmarks.regret.tables import read_tables, write_compact, write_tables
 
-_QUANTITIES = {**{str(budget): str(budget) for budget in BUDGETS}, "rollout": "roll-out"}
-_QUANTITIES |= {"choice": "plan", "rewards": "rewards"}
-
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Replay, print the tables, and store the result and its figure."""
+    """Replay, print a summary, and store the result and its figure."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.regret",
         description=__doc__,
@@ -63,32 +56,14 @@ def main(words: Sequence[str] | None = None) -> None:
     settings = dict(parse_assignment(text) for text in arguments.set)
     seeds, command = arguments.seeds, command_line("regret")
     result = measure_regret(runs, players, seeds, StageLines(), settings, command)
+    regret = parse(Regret, result, "the result", "measure it again")
     if arguments.out:
         write_compact(arguments.out, result)
-        regret = parse(Regret, result, "the result", "measure it again")
         write_figure(draw_regret(regret), arguments.out.with_suffix(".svg"))
     if arguments.json:
         print(json.dumps(result, indent=1))
-        return
-    for panel in result["panels"]:
-        title = "{task}, {model}, protocol {protocol}: regret in points of {metric}".format(**panel)
-        layers = [(str(each["layer"]), each["searches"]) for each in panel["layers"]]
-        show(_table([*layers, ("mean", panel["mean"])]), title)
-
-
-def _table(rows: Sequence[tuple[str, dict[str, Any]]]) -> pandas.DataFrame:
-    """Return a row per layer and search; a mean has half its interval over the layers."""
-    found = []
-    for layer, searches in rows:
-        for search, numbers in searches.items():
-            row = {"layer": layer, "search": search}
-            for quantity, title in _QUANTITIES.items():
-                cell = numbers.get(quantity, {})
-                ends = cell.get("over_layers", {}).get("interval")
-                row[title] = f"{cell['mean']:.2f}" if cell else "-"
-                row[title] += f"±{(ends[1] - ends[0]) / 2:.2f}" if ends else ""
-            found.append(row)
-    return pandas.DataFrame(found)
+    else:
+        show(summarise(regret), "Mean regret in points ± half of its 95 % interval over seeds")
 
 
 if __name__ == "__main__":

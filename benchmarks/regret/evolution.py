@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from auber.search.methods import LayerChoice, LayerSearch, Mask, score_curve
+from auber.search.methods import LayerChoice, LayerSearch, ScoredMasks
 from auber.system import seeds
 
 _PARENTS = 10
@@ -18,12 +18,12 @@ _PATIENCE = 1000  # children in a row that are known already
 def choose_layer(search: LayerSearch) -> LayerChoice:
     """Score children of the best masks, as many as the surrogate scores, and return the best."""
     draw = seeds.generator(search.config.seed, "evolution", search.layer)
-    heads, known = np.array(search.heads), dict[Mask, float]()
-    known[()] = search.score(())
+    heads, scored = np.array(search.heads), ScoredMasks(search)
+    scored.add([()])
     rewards = min(search.config.surrogate.rewards, 2 ** len(heads) - 1)
     repeats = 0
-    while len(known) < rewards and repeats < _PATIENCE:
-        parents = sorted(known, key=lambda mask: -search.objective(mask, known[mask]))[:_PARENTS]
+    while len(scored) < rewards and repeats < _PATIENCE:
+        parents = sorted(scored.scores, key=lambda mask: -scored.objective(mask))[:_PARENTS]
         if len(parents) < _PARENTS:
             removed = draw.random(len(heads)) < 0.5
         else:
@@ -32,10 +32,7 @@ def choose_layer(search: LayerSearch) -> LayerChoice:
             removed = np.where(draw.random(len(heads)) < 0.5, one, other)
             removed ^= draw.random(len(heads)) < 1 / len(heads)
         mask = tuple(heads[removed].tolist())
-        repeats += 1
-        if mask not in known and not removed.all():
-            known[mask] = search.score(mask)
-            repeats = 0
-    best = max(known, key=lambda mask: search.objective(mask, known[mask]))
-    curve = [list(point) for point in score_curve(known.values())]
-    return LayerChoice(best, len(known), len(known), {"curve": curve})
+        repeats = 0 if mask not in scored.scores and not removed.all() else repeats + 1
+        if repeats == 0:
+            scored.add([mask])
+    return scored.choose(scored.best(), curve=scored.curve())

@@ -54,7 +54,8 @@ class Play:
 
 def play_agent(table: LayerTable, preset: str, config: Config, seed: int) -> Play:
     """Play the agent of a preset."""
-    matrix, norm = config.search.matrix, config.search.norm
+    norm = config.search.norm
+    matrix = "contract" if "contract" in table.states else config.search.matrix  # of neurons
     state = table.states.get(matrix, {}).get(norm)
     if state is None:
         raise RunError(

@@ -1,48 +1,39 @@
-"""The record of a replay of searches, its table and its figure."""
+"""The record of a replay of searches, its summary and its figure."""
 
 from __future__ import annotations
 
 import itertools
 import textwrap
-from typing import Annotated, Any, Literal
+from statistics import fmean
+from typing import Annotated, Literal
 
 import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import ConfigDict, Field
 
+from auber.metrics.statistics import summary
 from auber.report.figures import COLOURS, add_legend, make_figure, style
-from auber.report.results_file import ResultsFile
-from auber.report.tables import Table
-from auber.system.records import Count, Name, Number, Record, parse
+from auber.system.records import Count, Name, Number, Record
 
-REGRET = "auber regret"  # the kind of these results
-_REMEDY = "measure it again"
-_OTHERS = {
-    "best-agent": "agent, best of six settings",
+_LABELS = {
     "surrogate": "surrogate",
     "evolution": "evolution",
     "greedy": "greedy",
     "random": "random masks, in expectation",
+    "best-agent": "DQN, best of six settings",
+    "default": "DQN, preset default",
+    "paper": "DQN, preset paper",
+    "reference": "DQN, preset reference",
 }
 
 
 class _Measurement(Record):
-    model_config = ConfigDict(extra="ignore")  # the table shows less than a replay keeps
-
-
-class _Interval(_Measurement):
-    interval: tuple[Number, Number] | None
+    model_config = ConfigDict(extra="ignore")  # a reader needs less than a replay keeps
 
 
 class _Mean(_Measurement):
     mean: Number
-    over_layers: _Interval | None = None
-
-    def __str__(self) -> str:
-        if self.over_layers is None or self.over_layers.interval is None:
-            return f"{self.mean:.2f}"
-        low, high = self.over_layers.interval
-        return f"{self.mean:.2f} ({max(low, 0):.2f} to {high:.2f})"  # no regret is below 0
+    plays: tuple[Number, ...] | None = None  # None: there is one play
 
 
 class _Search(_Measurement):
@@ -51,13 +42,15 @@ class _Search(_Measurement):
     after_100: _Mean = Field(validation_alias="100")
     after_200: _Mean = Field(validation_alias="200")
     after_300: _Mean = Field(validation_alias="300")
-    rollout: _Mean | None = None
-    choice: _Mean | None = None
 
     @property
     def after(self) -> dict[int, _Mean]:
         """The regret after a number of rewards."""
         return {50: self.after_50, 100: self.after_100, 200: self.after_200, 300: self.after_300}
+
+
+class _Layer(_Measurement):
+    searches: dict[Name, _Search]
 
 
 class Panel(_Measurement):
@@ -67,7 +60,8 @@ class Panel(_Measurement):
     task: Name
     metric: Name
     protocol: Name
-    layers: Annotated[tuple[dict[Name, Any], ...], Field(min_length=1)]
+    units: Name = "heads"
+    layers: Annotated[tuple[_Layer, ...], Field(min_length=1)]
     mean: dict[Name, _Search]
 
 
@@ -75,45 +69,29 @@ class Regret(_Measurement):
     """How far searches stay below the best mask of a layer, in points."""
 
     format: Literal[1]
+    kind: Literal["auber regret"]
     seeds: Count
     rewards: tuple[Count, ...]
     panels: Annotated[tuple[Panel, ...], Field(min_length=1)]
 
 
-def read_regret(file: ResultsFile) -> Regret:
-    """Return a replay of searches."""
-    return parse(Regret, dict(file.content), file.name, _REMEDY)
+def summarise(regret: Regret) -> pd.DataFrame:
+    """Return the mean regret of each search over the layers of a model, all tasks together.
 
-
-def regret_table(regret: Regret) -> Table:
-    """Return the mean regret of each search on each task."""
-    rows = [
-        {
-            "model": panel.model,
-            "protocol": panel.protocol,
-            "task": panel.task,
-            "layers": len(panel.layers),
-            "search": _label(name),
-            **{f"after {budget} rewards": str(mean) for budget, mean in search.after.items()},
-            "roll-out": str(search.rollout or ""),
-            "plan": str(search.choice or ""),
-        }
-        for panel in regret.panels
-        for name, search in panel.mean.items()
-    ]
-    return Table(
-        "regret",
-        f"Regret in points, {regret.seeds} plays of each player on each layer",
-        pd.DataFrame(rows, dtype=object),
-        notes=(
-            "Points (100 times the metric) by which the best mask found after a number of rewards "
-            "is below the best mask of the layer, mean over the layers, with its 95 % t interval "
-            "over layers like these. Roll-out: the agent's greedy play at the end. Plan: the "
-            "result.",
-            "Regret is about the reward, on rows that the search may use; a lower regret need not "
-            "give a better dev score.",
-        ),
-    )
+    The interval is a 95 % t interval over the seeds of the search.
+    """
+    rows = []
+    every = sorted(regret.panels, key=_place_of)
+    for place, panels in itertools.groupby(every, _place_of):
+        layers = [layer for panel in panels for layer in panel.layers]
+        for name in layers[0].searches:
+            row = dict(zip(("model", "units", "protocol"), place, strict=True))
+            row |= {"layers": str(len(layers)), "player": _label(name)}
+            for budget in layers[0].searches[name].after:
+                found = [layer.searches[name].after[budget] for layer in layers]
+                row[f"after {budget}"] = _describe(found)
+            rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def draw_regret(regret: Regret) -> Figure:
@@ -123,7 +101,8 @@ def draw_regret(regret: Regret) -> Figure:
     with style():
         figure, every = make_figure(len(regret.panels), 2.6, 2.2, most=3, room=(0.0, 0.3))
         for axes, panel in zip(every, regret.panels, strict=True):
-            axes.set_title(textwrap.fill(f"{panel.task}: {panel.model}, {panel.protocol}", 36))
+            title = f"{panel.task}: {panel.model}, {panel.units}, {panel.protocol}"
+            axes.set_title(textwrap.fill(title, 36))
             axes.set(xlabel="rewards", ylabel=f"regret, points of {panel.metric}")
             for name, search in panel.mean.items():
                 axes.plot(regret.rewards, search.regret, color=colours[name], label=_label(name))
@@ -133,5 +112,19 @@ def draw_regret(regret: Regret) -> Figure:
     return figure
 
 
+def _place_of(panel: Panel) -> tuple[str, str, str]:
+    return panel.model, panel.units, panel.protocol
+
+
+def _describe(layers: list[_Mean]) -> str:
+    """Format the mean over layers, with half of its interval over seeds."""
+    mean = f"{fmean(layer.mean for layer in layers):.3f}"
+    if any(layer.plays is None for layer in layers):
+        return mean
+    by_seed = zip(*(layer.plays or () for layer in layers), strict=True)
+    found = summary([fmean(plays) for plays in by_seed])
+    return mean if found.high is None else f"{mean} ± {found.high - found.mean:.3f}"
+
+
 def _label(search: str) -> str:
-    return _OTHERS.get(search, f"agent, preset {search}")
+    return _LABELS.get(search, search)

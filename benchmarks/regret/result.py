@@ -79,7 +79,7 @@ def measure_regret(
     plain = make_config("paper", settings=settings)  # of the searches
 
     def place_of(run: RunTables) -> tuple[str, ...]:
-        return run.model, run.task, run.protocol, run.metric
+        return run.model, run.task, run.protocol, run.units, run.metric
 
     panels = []
     for place, group in groupby(sorted(runs, key=lambda run: (place_of(run), run.seed)), place_of):
@@ -94,7 +94,7 @@ def measure_regret(
                 layers.append(_describe_layer(run.seed, table, plays))
         panels.append(
             {
-                **dict(zip(("model", "task", "protocol", "metric"), place, strict=True)),
+                **dict(zip(("model", "task", "protocol", "units", "metric"), place, strict=True)),
                 "recorded": [
                     run.model_dump(mode="json", include={"seed", "command", "provenance"})
                     for run in found

@@ -21,13 +21,17 @@ from auber.search.players.exhaustive import MOST_HEADS, all_masks
 from auber.system.files import write_text
 from auber.system.records import Count, Name, Number, Record, Whole, parse, read, read_json
 
+Units = Literal["heads", "neurons"]
 _AGAIN = "record the layers again"
 # A list of numbers, on several lines.
 _NUMBERS = re.compile(r"\[\n\s*([-+.\deE]+(?:,\s+[-+.\deE]+)*)\s+\]")
 
 
 class LayerTable(Record):
-    """One layer as the run met it; a mask names positions among the heads that were present."""
+    """One layer as the run met it; a mask names positions among the heads that were present.
+
+    Blocks of neurons are numbered like heads. Their state is that of the contracting matrix.
+    """
 
     layer: Count
     heads: Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_HEADS)]
@@ -76,6 +80,7 @@ class RunTables(Record):
     task: Name
     metric: Name
     protocol: Name
+    units: Units = "heads"
     seed: Whole
     command: str | None = None  # None: started from Python
     provenance: dict[str, Any]
@@ -102,7 +107,7 @@ def read_tables(paths: Sequence[Path]) -> list[RunTables]:
     seen: set[tuple[object, ...]] = set()
     for run in found:
         for table in run.layers:
-            key = (run.model, run.task, run.metric, run.protocol, run.seed, table.layer)
+            key = (run.model, run.task, run.metric, run.protocol, run.units, run.seed, table.layer)
             if key in seen:
                 raise RunError(f"{', '.join(map(str, key))} comes twice; name each run once")
             seen.add(key)
@@ -141,5 +146,6 @@ def _read_run(folder: Path) -> RunTables:
         keys = ("heads", "reward_rows", "states", "scores")
         found = {key: search[key] for key in keys if key in search}
         layers.append({"layer": int(path.stem.removeprefix("layer-")), **found})
-    origin = {key: result.get(key) for key in RunTables.model_fields if key != "layers"}
+    fields = RunTables.model_fields.keys() - {"layers", "units"}
+    origin = {key: result.get(key) for key in fields}
     return parse(RunTables, {**origin, "layers": layers}, where, _AGAIN)

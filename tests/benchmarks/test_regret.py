@@ -137,4 +137,4 @@ def test_the_kept_tables_give_the_kept_result(tmp_path, capsys):
         for search in ("greedy", "random"):
             assert mine["mean"][search] == theirs["mean"][search]
     assert (tmp_path / "out.svg").read_text().startswith("<")
-    assert "regret in points of accuracy" in capsys.readouterr().out
+    assert "random masks, in expectation" in capsys.readouterr().out

@@ -4,30 +4,32 @@ import pytest
 
 from auber.errors import RunError
 from auber.report.figures import to_svg
-from auber.report.results_file import ResultsFile
-from benchmarks.regret.report import draw_regret, read_regret, regret_table
+from auber.system.records import parse
+from benchmarks.regret.report import Regret, draw_regret, summarise
 from tests.report.made import make_regret
 
 
 def regret(**changes):
-    return ResultsFile("regret.json", "auber regret", {**make_regret(), **changes})
+    return parse(Regret, {**make_regret(), **changes}, "regret.json", "measure it again")
 
 
-def test_regret():
-    found = read_regret(regret())
-    table = regret_table(found)
-    assert table.title == "Regret in points, 2 plays of each player on each layer"
-    rows = table.data.set_index("search")
-    assert rows.loc["agent, preset paper", ["task", "layers", "after 50 rewards"]].tolist() == [
-        *("toys", 2, "0.50 (0.00 to 2.40)"),
-    ]
-    assert rows.loc["random masks, in expectation", "after 300 rewards"] == "0.80"
+def test_the_summary_has_the_mean_of_all_layers_and_tasks():
+    panels = [make_regret(task)["panels"][0] for task in ("toys", "cats")]
+    for layer in panels[1]["layers"]:
+        layer["searches"]["paper"]["100"] = {"mean": 0.7, "plays": [0.6, 0.8]}
+    for layer in panels[0]["layers"]:
+        layer["searches"]["paper"]["100"] = {"mean": 0.5, "plays": [0.5, 0.5]}
+    table = summarise(regret(panels=panels)).set_index("player")
+    assert table["layers"].tolist() == ["4", "4", "4"]
+    # of 0.55 and 0.65 with one degree of freedom: 12.706 * 0.05
+    assert table.loc["DQN, preset paper", "after 100"] == "0.600 ± 0.635"
+    assert table.loc["random masks, in expectation", "after 300"] == "0.800"
 
 
 @pytest.mark.parametrize("panels", [1, 2, 4])
 def test_the_legend_of_the_regret_figure_is_within_it(panels):
     panel = make_regret()["panels"][0]
-    figure = draw_regret(read_regret(regret(panels=[panel] * panels)))
+    figure = draw_regret(regret(panels=[panel] * panels))
     assert "random masks, in expectation" in to_svg(figure)
     box, whole = figure.legends[0].get_window_extent(), figure.bbox
     assert whole.x0 <= box.x0 < box.x1 <= whole.x1
@@ -44,4 +46,4 @@ def test_the_legend_of_the_regret_figure_is_within_it(panels):
 )
 def test_damage_is_named(changes, message):
     with pytest.raises(RunError, match=f"^regret.json: {message}"):
-        read_regret(regret(**changes))
+        regret(**changes)

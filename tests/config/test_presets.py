@@ -95,7 +95,7 @@ PAPER = {
     "surrogate.rewards": 200,
     "surrogate.start": 20,
     "surrogate.batch": 8,
-    "surrogate.penalty": 0.03,
+    "surrogate.penalty": 0.1,
 }
 REFERENCE = {**PAPER, "search.norm": "l2", "reward.fraction": 0.25, "agent.stop_value": 0.2}
 RTE = {"first.epochs": 4, "first.learning_rate": 1e-5}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from auber.export.speed import Amount, RunSpeed, Speed, SpeedProvenance, Timing
@@ -26,13 +27,7 @@ def make_regret(task: str = "toys") -> dict[str, Any]:
         }
         for search, amount in amounts.items()
     }
-    layers = [
-        {
-            "layer": layer,
-            "searches": {search: {"regret": means[search]["regret"]} for search in means},
-        }
-        for layer in (0, 2)
-    ]
+    layers = [{"layer": layer, "searches": copy.deepcopy(means)} for layer in (0, 2)]
     recorded = [{"seed": 0, "command": "auber prune --method exhaustive", "provenance": {}}]
     names = {"model": "made-up", "task": task, "metric": "accuracy", "protocol": "seen"}
     return {

@@ -30,14 +30,14 @@ def choose(name, model, num_removed, config=CONFIG, rows=None):
 def test_the_registry():
     assert list(METHODS) == [
         "auber", "auber-query", "auber-key", "auber-l2", "auber-reverse", "surrogate", "greedy",
-        "exhaustive", "random", "confidence", "michel", "fisher", "voita", "original",
+        "exhaustive", "random", "confidence", "michel", "fisher", "exchange", "voita", "original",
         "original+tuning",
     ]  # fmt: skip
     for name, method in METHODS.items():
         assert name == method.name
         assert (method.choose_layer is None) != (method.choose_plan is None)
     told = {name for name, method in METHODS.items() if not method.decides_number}
-    assert told == {*RANKINGS, "original", "original+tuning"}
+    assert told == {*RANKINGS, "exchange", "original", "original+tuning"}
     with pytest.raises(ConfigError, match=r"^Unknown method 'mihcel'. Did you mean 'michel'\?"):
         get_method("mihcel")
 

@@ -92,7 +92,7 @@ _PAPER: dict[str, Value] = {
     "surrogate.rewards": 200,
     "surrogate.start": 20,
     "surrogate.batch": 8,
-    "surrogate.penalty": 0.03,
+    "surrogate.penalty": 0.1,
     "layer.epochs": 3,  # R
     "layer.learning_rate": 2e-6,  # P
     "layer.warmup": 0.0,

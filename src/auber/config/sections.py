@@ -355,7 +355,7 @@ class Surrogate(Section):
     start: Int = setting(20, "masks scored before the first prediction: random, but one", ge=1)
     batch: Int = setting(8, "best predicted masks scored between two predictions", ge=1)
     penalty: float = setting(
-        0.03, "ridge penalty: variance of the noise relative to that of the scores", ge=1e-9
+        0.1, "ridge penalty: variance of the noise relative to that of the scores", ge=1e-9
     )
 
 

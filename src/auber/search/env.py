@@ -18,7 +18,7 @@ every action has a meaning, the number of steps is bounded, and the best return 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from auber.models.plan import PruningPlan
 from auber.search.blocks import Layout, Slot
 from auber.search.exchange_game import ExchangeGame
-from auber.search.game import BoolArray, FloatArray, GameError, PruningGame, Step
+from auber.search.game import FloatArray, GameError, PruningGame
 from auber.search.methods import Mask
 from auber.search.toy import ToyLayer
 
@@ -37,36 +37,12 @@ NEURON_ENV_ID = "auber/NeuronPruning-v0"
 EXCHANGE_ENV_ID = "auber/PlanExchange-v0"
 
 
-class Game(Protocol):
-    """What an environment needs of a game; the last action stops."""
-
-    stop: int
-    over: bool
-
-    @property
-    def state(self) -> FloatArray:
-        """The current state, entries from 0 to 1."""
-
-    @property
-    def score(self) -> float:
-        """The metric now."""
-
-    def legal_actions(self) -> BoolArray:
-        """Return which of the stop + 1 actions are legal now."""
-
-    def reset(self) -> FloatArray:
-        """Begin a new episode."""
-
-    def step(self, action: int) -> Step:
-        """Take a legal action."""
-
-
 class GameEnv(gymnasium.Env[FloatArray, np.int64]):
     """The environment of a game."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
 
-    def __init__(self, game: Game) -> None:
+    def __init__(self, game: PruningGame | ExchangeGame) -> None:
         self.game = game
         state = game.reset()
         self.action_space = spaces.Discrete(game.stop + 1)
@@ -105,6 +81,7 @@ class HeadPruningEnv(GameEnv):
     """The game of one layer's heads; without `state` and `score` a `ToyLayer` of 12 heads."""
 
     game: PruningGame
+    _toy_units = 12
 
     def __init__(
         self,
@@ -115,31 +92,33 @@ class HeadPruningEnv(GameEnv):
         stop_reward: float = 0.0,
         head_reward: float = 0.0,
     ) -> None:
-        state, score = _layer(state, score, 12)
+        if state is None and score is None:
+            toy = ToyLayer(self._toy_units)
+            state, score = toy.state, toy.score
+        if state is None or score is None:
+            raise GameError(
+                "environment: state and score belong together; "
+                "give both, or neither for the made-up layer"
+            )
         super().__init__(
             PruningGame(state, score, scale=scale, stop_reward=stop_reward, unit_reward=head_reward)
         )
 
 
-class NeuronPruningEnv(GameEnv):
+class NeuronPruningEnv(HeadPruningEnv):
     """The game of one layer's blocks of neurons; without arguments a `ToyLayer` of 16 blocks."""
 
-    game: PruningGame
+    _toy_units = 16
 
     def __init__(
         self,
         state: FloatArray | None = None,
         score: Callable[[Mask], float] | None = None,
         *,
-        scale: float = 100.0,
-        stop_reward: float = 0.0,
         block_reward: float = 0.0,
+        **settings: float,
     ) -> None:
-        state, score = _layer(state, score, 16)
-        reward = block_reward
-        super().__init__(
-            PruningGame(state, score, scale=scale, stop_reward=stop_reward, unit_reward=reward)
-        )
+        super().__init__(state, score, head_reward=block_reward, **settings)
 
 
 class PlanExchangeEnv(GameEnv):
@@ -164,20 +143,6 @@ class PlanExchangeEnv(GameEnv):
                 "for the made-up model"
             )
         super().__init__(ExchangeGame(layout, start, score, length=length, scale=scale))
-
-
-def _layer(
-    state: FloatArray | None, score: Callable[[Mask], float] | None, num_units: int
-) -> tuple[FloatArray, Callable[[Mask], float]]:
-    if state is None and score is None:
-        toy = ToyLayer(num_units)
-        state, score = toy.state, toy.score
-    if state is None or score is None:
-        raise GameError(
-            "environment: state and score belong together; "
-            "give both, or neither for the made-up layer"
-        )
-    return state, score
 
 
 def _toy_model() -> tuple[Layout, PruningPlan, Callable[[PruningPlan], float]]:

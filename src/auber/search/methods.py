@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from auber.config import Config, Value
+from auber.config import Config, Size, Value
 from auber.models.plan import PruningPlan
 from auber.system.progress import Progress
 
@@ -69,6 +69,47 @@ class LayerChoice:
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON, for the record
 
 
+class ScoredMasks:
+    """The masks that a layer search has scored, in order, and the choice among them."""
+
+    def __init__(self, search: LayerSearch) -> None:
+        self.scores: dict[Mask, float] = {}
+        self._search = search
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def add(self, masks: Iterable[Mask], most: int | None = None) -> None:
+        """Score the masks that are not known, at most the first `most` of them."""
+        new = list(dict.fromkeys(mask for mask in masks if mask not in self.scores))[:most]
+        self.scores.update(zip(new, self._search.score_many(new) if new else [], strict=True))
+
+    def objective(self, mask: Mask) -> float:
+        """Return what the search maximises."""
+        return self._search.objective(mask, self.scores[mask])
+
+    def rank(self, mask: Mask) -> tuple[float, int]:
+        """Return the objective and, because each change must gain something, minus the changes."""
+        return self.objective(mask), -len({*self._search.prior} ^ {*mask})
+
+    def best(self) -> Mask:
+        """Return the mask of the highest rank, the first of equal ones."""
+        return max(self.scores, key=self.rank)
+
+    def curve(self) -> list[list[float]]:
+        """Return [masks scored, best score so far] at each improvement, for the record."""
+        return [list(point) for point in score_curve(self.scores.values())]
+
+    def choose(self, mask: Mask, **details: Any) -> LayerChoice:
+        """Return the choice of a mask; no mask has been scored twice."""
+        known = {
+            "given_score": self.scores[self._search.prior],
+            "best": list(mask),
+            "best_score": self.scores[mask],
+        }
+        return LayerChoice(mask, len(self), len(self), known | details)
+
+
 def score_curve(scores: Iterable[float]) -> list[tuple[int, float]]:
     """Return (masks scored, best score so far) at each improvement."""
     curve: list[tuple[int, float]] = []
@@ -76,6 +117,13 @@ def score_curve(scores: Iterable[float]) -> list[tuple[int, float]]:
         if not curve or score > curve[-1][1]:
             curve.append((count, score))
     return curve
+
+
+def kinds_of(size: Size) -> tuple[str, ...]:
+    """Return the kinds of units that go for a target size."""
+    if size.even:
+        return ("neurons",)
+    return ("heads", "neurons") if size.units == "both" else (size.units,)
 
 
 @dataclass(frozen=True)
@@ -93,16 +141,9 @@ class RankingInputs:
     known: dict[Any, Any] = field(default_factory=dict)  # computed once for several target sizes
 
     @property
-    def ranks_heads(self) -> bool:
-        """Whether heads are among the units to remove."""
-        size = self.config.size
-        return self.num_removed is not None or not (size.even or size.units == "neurons")
-
-    @property
-    def ranks_neurons(self) -> bool:
-        """Whether neurons are among the units to remove."""
-        size = self.config.size
-        return self.num_removed is None and (size.even or size.units != "heads")
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of units among which to choose."""
+        return ("heads",) if self.num_removed is not None else kinds_of(self.config.size)
 
     def once(self, key: Any, compute: Callable[[], T]) -> T:
         """Return what `compute` returned when a ranking of this model first asked for the key."""

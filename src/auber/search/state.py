@@ -18,7 +18,7 @@ from torch import Tensor
 
 from auber.errors import ConfigError, ModelError, unknown_name
 
-_ORDERS = {"l1": 1, "l2": 2}
+NORMS = {"l1": 1, "l2": 2}  # the order of each
 
 # Equal heads whose entries come in another order differ by float64 rounding, about 1e-15 of their
 # norm. Standardising would turn that into a full deviation.
@@ -30,8 +30,8 @@ def head_norms(weight: Tensor, num_heads: int, norm: str = "l1") -> Tensor:
 
     (num_heads * head_dim, hidden) -> (num_heads,), float64, on the CPU.
     """
-    if norm not in _ORDERS:
-        raise ConfigError(unknown_name("norm", norm, _ORDERS))
+    if norm not in NORMS:
+        raise ConfigError(unknown_name("norm", norm, NORMS))
     if weight.ndim != 2 or num_heads < 1 or weight.shape[0] % num_heads:
         raise ModelError(
             f"state: a projection of {num_heads} heads must be a matrix of {num_heads} x head_dim "
@@ -39,7 +39,7 @@ def head_norms(weight: Tensor, num_heads: int, norm: str = "l1") -> Tensor:
         )
     # float64 on the CPU, so that the state depends neither on the device nor on the threads
     rows = weight.detach().to("cpu", torch.float64).reshape(num_heads, -1)
-    norms: Tensor = torch.linalg.vector_norm(rows, ord=_ORDERS[norm], dim=1)
+    norms: Tensor = torch.linalg.vector_norm(rows, ord=NORMS[norm], dim=1)
     return norms
 
 
@@ -64,13 +64,8 @@ def block_state(weight: Tensor, blocks: Sequence[Sequence[int]], norm: str = "l1
     Each of `blocks` has positions of neurons; its norm is that of their columns. The result has
     shape (blocks,), as for heads.
     """
-    if norm not in _ORDERS:
-        raise ConfigError(unknown_name("norm", norm, _ORDERS))
-    columns = weight.detach().to("cpu", torch.float64)
-    norms = [
-        torch.linalg.vector_norm(columns[:, list(block)], ord=_ORDERS[norm]) for block in blocks
-    ]
-    return head_state(torch.stack(norms))
+    norms = [head_norms(weight[:, list(block)], 1, norm) for block in blocks]
+    return head_state(torch.cat(norms))
 
 
 def projection_state(weight: Tensor, num_heads: int, norm: str) -> Tensor:

@@ -7,13 +7,12 @@ search stops early.
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 from numpy.typing import NDArray
 
 from auber.search.game import FloatArray
 from auber.search.methods import Mask
+from auber.search.players.exhaustive import all_masks
 
 
 class ToyLayer:
@@ -58,10 +57,5 @@ class ToyLayer:
 
         Of equal masks it is the one that removes the fewest heads.
         """
-        masks = (
-            mask
-            for size in range(self.num_heads)
-            for mask in combinations(range(self.num_heads), size)
-        )
-        best = max(masks, key=self.score)
+        best = max(all_masks(range(self.num_heads)), key=self.score)
         return best, self.score(best)

@@ -12,7 +12,7 @@ from auber.models.plan import PruningPlan
 from auber.models.surgery import masked
 from auber.search.blocks import Layout, make_slots
 from auber.search.players.exchange import Budget, exchange
-from auber.search.rankings.common import present_heads
+from auber.search.rankings.common import by_kind, present_units
 from auber.system.progress import Progress
 from auber.training.evaluation import evaluate_rows
 from tests.search.made import ranking_inputs, self_labelled, silence_heads
@@ -166,7 +166,7 @@ def test_silent_heads_of_a_real_model_are_found():
         return scores
 
     start = PruningPlan({0: [0, 1], 1: [1], 2: [0, 2]})
-    slots = make_slots(present_heads(inputs), {}, costs, start, 8)
+    slots = make_slots(by_kind(present_units(inputs))["heads"], {}, costs, start, 8)
     keep = costs.share(start)
     found = exchange(start, slots, costs, score_many, Budget(120), keep=keep, seed=0)
     assert found.plan == PruningPlan({0: [2, 3], 1: [0], 2: [1, 3]})

@@ -6,7 +6,7 @@ import torch
 from auber.models.surgery import remove
 from auber.search.rankings.common import (
     padded_batches,
-    present_heads,
+    present_units,
     row_losses,
 )
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
@@ -47,4 +47,7 @@ def test_the_loss_of_a_row_does_not_depend_on_its_batch(kind):
 def test_layers_without_heads_are_left_out():
     model = tiny_model()
     remove(model, {0: [2], 1: [0, 1, 2, 3]}, allow_empty_layers=True)
-    assert present_heads(ranking_inputs(model)) == {0: (0, 1, 3), 2: (0, 1, 2, 3)}
+    assert present_units(ranking_inputs(model)) == {
+        ("heads", 0): (0, 1, 3),
+        ("heads", 2): (0, 1, 2, 3),
+    }

@@ -43,7 +43,7 @@ def test_against_the_weights_of_eager_attention(model_type, removed):
     inputs = ranking_inputs(model)
     expected = slow_confidence(model, inputs.rows)
     found = head_confidence(inputs)
-    for layer, heads in found.items():
+    for (_, layer), heads in found.items():
         assert tuple(heads) == inputs.encoder.present(layer)
         assert list(heads.values()) == pytest.approx(expected[layer], abs=1e-6)
     spread = [value for heads in found.values() for value in heads.values()]
@@ -55,7 +55,7 @@ def test_the_least_confident_go():
     choice = choose_plan(inputs)
     ranked = sorted(
         (value, layer, head)
-        for layer, heads in head_confidence(inputs).items()
+        for (_, layer), heads in head_confidence(inputs).items()
         for head, value in heads.items()
     )
     assert {(layer, head) for layer, heads in choice.plan.heads.items() for head in heads} == {

@@ -9,9 +9,10 @@ from auber.models.costs import UnitCosts
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import gated, remove
-from auber.search.rankings import common, fisher, michel
+from auber.search.rankings import common
 from auber.search.rankings.fisher import unit_information
 from auber.search.rankings.michel import unit_importance
+from auber.search.registry import get_method
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.search.made import random_rows, ranking_inputs, silence_heads
 from tests.small import small_config
@@ -64,15 +65,15 @@ def test_heads_against_finite_differences_row_by_row(model_type, labels, monkeyp
     remove(model, {0: [1], 2: [0, 3]})
     inputs = ranking_inputs(model, rows=rows)
     found, information = unit_importance(inputs), unit_information(inputs)
-    assert not found.neurons
-    for layer, heads in found.heads.items():
+    for (kind, layer), heads in found.items():
+        assert kind == "heads"
         derivatives = slow_derivatives(model, rows, layer, "head")
         assert tuple(heads) == inputs.encoder.present(layer)
         sums = derivatives.abs().sum(0)
         expected = (sums / sums.norm()).tolist()
         assert list(heads.values()) == pytest.approx(expected, rel=1e-3, abs=1e-4)
         expected = derivatives.square().mean(0).tolist()
-        assert list(information.heads[layer].values()) == pytest.approx(expected, rel=1e-3)
+        assert list(information[kind, layer].values()) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("model_type", ["bert", "modernbert"])
@@ -83,16 +84,16 @@ def test_both_kinds_of_unit_against_finite_differences(model_type):
     inputs = ranking_inputs(model, None, rows, BOTH)
     importance, information = unit_importance(inputs), unit_information(inputs)
     layer = 1
-    assert tuple(importance.neurons[layer]) == inputs.encoder.present_neurons(layer)
+    assert tuple(importance["neurons", layer]) == inputs.encoder.present_neurons(layer)
     heads = slow_derivatives(model, rows, layer, "head")
     neurons = slow_derivatives(model, rows, layer, "neuron")
     sums = torch.cat([heads, neurons], dim=1).abs().sum(0)
-    found = [*importance.heads[layer].values(), *importance.neurons[layer].values()]
+    found = [*importance["heads", layer].values(), *importance["neurons", layer].values()]
     # ModernBERT rotates in float32, which blurs differences.
     tolerance = {"rel": 0.02, "abs": 5e-3} if model_type == "modernbert" else {"rel": 1e-3}
     assert found == pytest.approx((sums / sums.norm()).tolist(), **tolerance)
     if model_type == "bert":
-        found = list(information.neurons[layer].values())
+        found = list(information["neurons", layer].values())
         assert found == pytest.approx(neurons.square().mean(0).tolist(), rel=1e-3, abs=1e-9)
 
 
@@ -101,46 +102,41 @@ def test_scores_are_divided_by_the_cost_of_a_unit_for_a_target_size():
     inputs = ranking_inputs(model, None, config=small_config(size__keep=0.7, size__multiple=1))
     scores = unit_information(inputs)
     costs = UnitCosts.of(inputs.encoder, 24)
+    cost = {"heads": costs.head, "neurons": costs.neuron}
     ranked = sorted(
-        [
-            (score / cost, unit, layer, number)
-            for unit, by_layer, cost in (
-                ("head", scores.heads, costs.head), ("neuron", scores.neurons, costs.neuron)
-            )
-            for layer, of_layer in by_layer.items()
-            for number, score in of_layer.items()
-        ]
-    )  # fmt: skip
-    left = {("head", layer): HEADS for layer in range(LAYERS)}
-    left |= {("neuron", layer): NEURONS for layer in range(LAYERS)}
+        (score / cost[kind], kind, layer, number)
+        for (kind, layer), of_layer in scores.items()
+        for number, score in of_layer.items()
+    )
+    left = {("heads", layer): HEADS for layer in range(LAYERS)}
+    left |= {("neurons", layer): NEURONS for layer in range(LAYERS)}
     remaining, expected = costs.total, PruningPlan()
-    for _, unit, layer, number in ranked:
+    for _, kind, layer, number in ranked:
         if remaining <= 0.7 * costs.total:
             break
-        if left[unit, layer] > 1:
-            left[unit, layer] -= 1
-            one = {layer: [number]}
-            expected |= PruningPlan(one) if unit == "head" else PruningPlan(neurons=one)
-            remaining -= costs.head if unit == "head" else costs.neuron
-    assert fisher.choose_plan(inputs).plan == expected
+        if left[kind, layer] > 1:
+            left[kind, layer] -= 1
+            expected |= PruningPlan(**{kind: {layer: [number]}})
+            remaining -= cost[kind]
+    assert get_method("fisher").choose_plan(inputs).plan == expected
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-@pytest.mark.parametrize("method", [michel, fisher])
+@pytest.mark.parametrize("method", ["michel", "fisher"])
 def test_heads_that_nothing_reads_go_first(model_type, method):
     model = tiny_model(model_type)
     inputs = ranking_inputs(model, 3)
     dead = {0: (1, 2), 2: (3,)}
     silence_heads(model, dead)
-    choice = method.choose_plan(inputs)
+    choice = get_method(method).choose_plan(inputs)
     assert choice.plan == PruningPlan(dead)
     assert choice.details["importance"]["0"]["1"] == 0.0
     silence_heads(model, {1: range(4)})
-    assert set(unit_importance(inputs).heads[1].values()) == {0.0}
+    assert set(unit_importance(inputs)["heads", 1].values()) == {0.0}
 
 
 @pytest.mark.parametrize("model_type", ["bert", "modernbert"])
-@pytest.mark.parametrize("method", [michel, fisher])
+@pytest.mark.parametrize("method", ["michel", "fisher"])
 def test_neurons_that_nothing_reads_go_first(model_type, method):
     model = tiny_model(model_type)
     dead = {0: range(16), 2: range(20, 28)}
@@ -150,4 +146,4 @@ def test_neurons_that_nothing_reads_go_first(model_type, method):
     costs = UnitCosts.of(encoder_of(model), 24)
     keep = 1 - 24 * costs.neuron / costs.total
     inputs = ranking_inputs(model, None, config=small_config(size__keep=keep))
-    assert method.choose_plan(inputs).plan == PruningPlan(neurons=dead)
+    assert get_method(method).choose_plan(inputs).plan == PruningPlan(neurons=dead)

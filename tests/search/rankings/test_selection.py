@@ -16,7 +16,6 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
 from auber.search.rankings.selection import (
-    UnitScores,
     check_size,
     remove_lowest,
     select_units,
@@ -32,11 +31,15 @@ layers = st.dictionaries(
 )
 
 
+def heads_of(scores):
+    return {("heads", layer): of_layer for layer, of_layer in scores.items()}
+
+
 @given(layers, st.data())
 def test_the_lowest_go_and_one_stays(scores, data):
     most = sum(max(0, len(heads) - 1) for heads in scores.values())
     count = data.draw(st.integers(0, most))
-    plan = remove_lowest(scores, count)
+    plan = remove_lowest(heads_of(scores), count)
     assert plan.num_heads == count
     for layer, heads in scores.items():
         gone = [(heads[head], layer, head) for head in plan.heads.get(layer, ())]
@@ -54,7 +57,8 @@ def test_the_lowest_go_and_one_stays(scores, data):
 
 
 def test_of_equal_scores_the_first_goes():
-    assert remove_lowest({1: {0: 1.0, 3: 1.0}, 0: {2: 1.0, 1: 1.0}}, 1) == PruningPlan({0: [1]})
+    scores = heads_of({1: {0: 1.0, 3: 1.0}, 0: {2: 1.0, 1: 1.0}})
+    assert remove_lowest(scores, 1) == PruningPlan({0: [1]})
 
 
 @pytest.mark.parametrize(
@@ -67,7 +71,7 @@ def test_of_equal_scores_the_first_goes():
     ],
 )  # fmt: skip
 def test_scores_and_numbers_that_cannot_be(score, count, error, message):
-    scores = UnitScores({0: {0: 1.0}, 1: {2: score, 3: 0.0}, 2: {}})
+    scores = heads_of({0: {0: 1.0}, 1: {2: score, 3: 0.0}, 2: {}})
     with pytest.raises(error, match=f"^{message}"):
         select_units(ranking_inputs(tiny_model(), count), scores)
 
@@ -83,9 +87,9 @@ def random_scores(model, seed=0, units="both"):
         return dict(zip(present, torch.rand(len(present), generator=draw).tolist(), strict=True))
 
     layers = range(encoder.num_layers)
-    heads = {layer: of(encoder.present(layer)) for layer in layers if units != "neurons"}
-    neurons = {layer: of(encoder.present_neurons(layer)) for layer in layers if units != "heads"}
-    return UnitScores(heads, neurons)
+    heads = {("heads", i): of(encoder.present(i)) for i in layers if units != "neurons"}
+    neurons = {("neurons", i): of(encoder.present_neurons(i)) for i in layers if units != "heads"}
+    return {**heads, **neurons}
 
 
 def select(model, scores, **size):
@@ -111,22 +115,18 @@ def test_the_share_is_reached_with_the_fewest_lowest_units(model_type, keep, uni
     costs = UnitCosts.of(encoder_of(model), 28)
     assert found <= keep + 1e-9
     # Putting back the highest unit that went would exceed the share.
-    gone = [(scores.heads[i][unit], costs.head) for i, of in plan.heads.items() for unit in of]
-    gone += [
-        (scores.neurons[i][unit], costs.neuron) for i, of in plan.neurons.items() for unit in of
-    ]
+    removed = {("heads", layer): gone for layer, gone in plan.heads.items()}
+    removed |= {("neurons", layer): gone for layer, gone in plan.neurons.items()}
+    cost = {"heads": costs.head, "neurons": costs.neuron}
+    gone = [(scores[site][unit], cost[site[0]]) for site, of in removed.items() for unit in of]
     if gone:
         last = max(gone)
         assert found + last[1] / costs.total > keep
-        for layer in range(LAYERS):
-            for kind, by_layer, removed in (
-                ("head", scores.heads, plan.heads),
-                ("neuron", scores.neurons, plan.neurons),
-            ):
-                left = set(by_layer.get(layer, {})) - set(removed.get(layer, ()))
-                assert left or not by_layer, kind
-                if len(left) > 1:  # otherwise it may be low, but is the last
-                    assert min(by_layer[layer][unit] for unit in left) >= last[0]
+        for site, of_layer in scores.items():
+            left = set(of_layer) - set(removed.get(site, ()))
+            assert left, site
+            if len(left) > 1:  # otherwise it may be low, but is the last
+                assert min(of_layer[unit] for unit in left) >= last[0]
     remove(model, plan)
 
 
@@ -164,7 +164,7 @@ def test_even_widths(keep):
     wider = PruningPlan(neurons={layer: range(NEURONS - width - 4) for layer in range(LAYERS)})
     assert width == NEURONS or share_left(model, wider) > keep
     for layer, gone in plan.neurons.items():
-        of_layer = scores.neurons[layer]
+        of_layer = scores["neurons", layer]
         assert sorted(of_layer, key=of_layer.get)[: len(gone)] == sorted(gone, key=of_layer.get)
     remove(model, plan)
     assert model.config.intermediate_size == width

@@ -99,9 +99,9 @@ def test_the_penalty_is_weighted_by_multiply_adds():
     training = GateTraining(inputs)
     costs = UnitCosts.of(encoder_of(model), 24)
     assert training.num_gates == LAYERS * (HEADS + 16)
-    assert float(training.shares.sum()) == pytest.approx(1.0)
-    assert float(training.shares[0]) == pytest.approx(costs.head / costs.total)
-    assert float(training.shares[-1]) == pytest.approx(3 * costs.neuron / costs.total)
+    assert float(training.counts.sum()) == pytest.approx(1.0)
+    assert float(training.counts[0]) == pytest.approx(costs.head / costs.total)
+    assert float(training.counts[-1]) == pytest.approx(3 * costs.neuron / costs.total)
     locations = [-9.0] * LAYERS * HEADS + [9.0] * LAYERS * 16
     trial = Trial(0.1, LAYERS * HEADS, 0.0, 0.0, tuple(locations))
     assert training.measure_closed(trial) == pytest.approx(

@@ -80,18 +80,18 @@ def _check(config: Config, heads: Mapping[int, int]) -> None:
             check_games(config.agent, number, layer, has_prior=config.search.prior != "none")
 
 
+_ABLATIONS = (
+    ("query", "whose state is the query matrix", {"search.matrix": "query"}),
+    ("key", "whose state is the key matrix", {"search.matrix": "key"}),
+    ("l2", "whose state is an L2 norm", {"search.norm": "l2"}),
+    ("reverse", "from the last layer to the first", {"search.order": "reverse"}),
+)
 _method = partial(Method, choose_layer=choose_layer, check=_check)
 
 METHODS = (
     _method("auber", "a deep Q-network learns which heads to remove, layer by layer"),
-    _method(
-        "auber-query", "auber whose state is the query matrix", settings={"search.matrix": "query"}
-    ),
-    _method("auber-key", "auber whose state is the key matrix", settings={"search.matrix": "key"}),
-    _method("auber-l2", "auber whose state is an L2 norm", settings={"search.norm": "l2"}),
-    _method(
-        "auber-reverse",
-        "auber from the last layer to the first",
-        settings={"search.order": "reverse"},
+    *(
+        _method(f"auber-{name}", f"auber {difference}", settings=settings)
+        for name, difference, settings in _ABLATIONS
     ),
 )

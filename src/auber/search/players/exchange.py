@@ -9,6 +9,7 @@ where a score takes a forward pass; `Budget` bounds them, or the minutes.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,12 @@ class Budget:
         for name, value in (("rewards", self.rewards), ("minutes", self.minutes)):
             if value is not None and not value > 0:
                 raise ConfigError(f"budget: {name} must be above 0, found {value}")
+
+    def left(self, rewards: int, seconds: float) -> float:
+        """Return how many more plans may be scored."""
+        if self.minutes is not None and seconds >= 60 * self.minutes:
+            return 0
+        return math.inf if self.rewards is None else self.rewards - rewards
 
 
 @dataclass(frozen=True)
@@ -91,35 +98,29 @@ def exchange(
             f"exchange: the plan to start from must leave at most {keep:g} of the multiply-adds, "
             f"found {left:.4f}; remove more, or raise the target"
         )
-    known: dict[bytes, float] = {}
     flags: list[Flags] = []
+    scores: list[float] = []
+    known: set[bytes] = set()
 
-    def is_spent() -> bool:
-        minutes = (time.monotonic() - began) / 60
-        return (budget.rewards is not None and len(known) >= budget.rewards) or (
-            budget.minutes is not None and minutes >= budget.minutes
-        )
-
-    def add(new: list[Flags]) -> None:
-        scores = score_many([layout.plan(each) for each in new])
-        for each, score in zip(new, scores, strict=True):
-            if not np.isfinite(score):
+    def add(new: Sequence[Flags]) -> None:
+        found = score_many([layout.plan(each) for each in new])
+        for score in found:
+            if not math.isfinite(score):
                 raise ModelError(
                     f"exchange: a score must be a finite number, found {score}; check the model's "
                     "weights"
                 )
-            known[each.tobytes()] = float(score)
-            flags.append(each)
-        done = len(known)
-        if budget.minutes is not None and budget.rewards is None:
-            done = int(time.monotonic() - began)
-        progress.step(done, f"best {max(known.values()):.4f}")
+        scores.extend(map(float, found))
+        flags.extend(new)
+        known.update(each.tobytes() for each in new)
+        done = len(scores) if budget.rewards else int(time.monotonic() - began)
+        progress.step(done, f"best {max(scores):.4f}")
 
     progress.begin("exchanging blocks", budget.rewards or int(60 * (budget.minutes or 0)))
     add([first])
-    while not is_spent():
-        scores = np.array([*known.values()])
-        parents = np.argsort(-scores, kind="stable")[:_PARENTS]
+    while room := budget.left(len(scores), time.monotonic() - began):
+        values = np.array(scores)
+        parents = np.argsort(-values, kind="stable")[:_PARENTS]
         chances = 1 / np.arange(1, len(parents) + 1)
         chances /= chances.sum()
         pool: dict[bytes, Flags] = {}
@@ -131,20 +132,18 @@ def exchange(
         if not pool:
             break  # every plan nearby is known
         candidates = np.array([*pool.values()])
-        predicted = predict(np.array(flags), scores, candidates, _PENALTY)
-        room = batch if budget.rewards is None else min(batch, budget.rewards - len(known))
-        best = np.argsort(-predicted, kind="stable")[:room]
+        predicted = predict(np.array(flags), values, candidates, _PENALTY)
+        best = np.argsort(-predicted, kind="stable")[: int(min(batch, room))]
         add([candidates[place] for place in best])
     progress.end()
-    scores_in_order = [*known.values()]
-    place = int(np.argmax(scores_in_order))
+    place = int(np.argmax(scores))
     return ExchangeOutcome(
         plan=layout.plan(flags[place]),
-        score=scores_in_order[place],
-        start_score=scores_in_order[0],
-        rewards=len(known),
+        score=scores[place],
+        start_score=scores[0],
+        rewards=len(scores),
         seconds=time.monotonic() - began,
-        curve=tuple(score_curve(scores_in_order)),
+        curve=tuple(score_curve(scores)),
     )
 
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from auber.config import Config
 from auber.errors import ConfigError
-from auber.search.methods import LayerChoice, LayerSearch, Mask, Method
+from auber.search.methods import LayerChoice, LayerSearch, Mask, Method, ScoredMasks
+
+if TYPE_CHECKING:
+    from auber.models.encoders.base import Encoder
 
 MOST_HEADS = 16
 _MASKS_PER_CALL = 256
@@ -25,42 +29,29 @@ def all_masks(heads: Sequence[int]) -> list[Mask]:
 
 def choose_layer(search: LayerSearch) -> LayerChoice:
     """Score all masks that leave a head, and return the best."""
-    masks = all_masks(search.heads)
-    scores: list[float] = []
+    masks, scored = all_masks(search.heads), ScoredMasks(search)
     search.progress.begin(f"layer {search.layer}: searching", len(masks))
     for start in range(0, len(masks), _MASKS_PER_CALL):
-        scores += search.score_many(masks[start : start + _MASKS_PER_CALL])
-        search.progress.step(len(scores), f"best {max(scores):.4f}")
+        scored.add(masks[start : start + _MASKS_PER_CALL])
+        search.progress.step(len(scored), f"best {max(scored.scores.values()):.4f}")
     search.progress.end()
-    ranks = [
-        (search.objective(mask, score), -len({*search.prior} ^ {*mask}))
-        for mask, score in zip(masks, scores, strict=True)
-    ]
-    best = max(range(len(masks)), key=ranks.__getitem__)
-    return LayerChoice(
-        removed=masks[best],
-        rewards_asked=len(masks),
-        rewards_computed=len(masks),
-        details={
-            "given_score": scores[masks.index(search.prior)],
-            "best": list(masks[best]),
-            "best_score": scores[best],
-            "heads": list(search.heads),
-            "states": _states(search),
-            "scores": scores,
-        },
+    return scored.choose(
+        scored.best(),
+        heads=list(search.heads),
+        states=layer_states(search.encoder, search.layer, len(search.heads)),
+        scores=list(scored.scores.values()),
     )
 
 
-def _states(search: LayerSearch) -> dict[str, dict[str, list[float]]]:
-    """Return the layer's initial state by `search.matrix` and `search.norm`."""
-    from auber.search.state import projection_state  # torch: methods are listed without it
+def layer_states(encoder: Encoder, layer: int, num_heads: int) -> dict[str, dict[str, list[float]]]:
+    """Return a layer's initial state by `search.matrix` and `search.norm`."""
+    from auber.search.state import NORMS, projection_state  # torch: methods are listed without it
 
-    parts, num_heads = search.encoder.parts(search.layer), len(search.heads)
+    parts = encoder.parts(layer)
     return {
         matrix: {
             norm: projection_state(getattr(parts, matrix).weight, num_heads, norm).tolist()
-            for norm in ("l1", "l2")
+            for norm in NORMS
         }
         for matrix in ("value", "query", "key")
     }

@@ -10,60 +10,32 @@ that the removals can be distributed among the layers; the search's own choice i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from auber.search.methods import LayerChoice, LayerSearch, Mask, Method, score_curve
+from auber.search.methods import LayerChoice, LayerSearch, Mask, Method, ScoredMasks
 
 
 def choose_layer(search: LayerSearch) -> LayerChoice:
     """Change the head that gains most until no change gains."""
     search.progress.begin(f"layer {search.layer}: searching", len(search.heads) - 1)
-    scores = _Scores(search)
-    removed = search.prior
-    scores.add([removed])
+    scored, removed = ScoredMasks(search), search.prior
+    scored.add([removed])
     path: list[int] = []
     while candidates := _next_masks(search, removed, path):
-        scores.add(candidates.values())
-        best = max(candidates, key=lambda head: scores.objective(candidates[head]))
-        if scores.objective(candidates[best]) <= scores.objective(removed):
+        scored.add(candidates.values())
+        best = max(candidates, key=lambda head: scored.objective(candidates[head]))
+        if scored.objective(candidates[best]) <= scored.objective(removed):
             break
         path.append(best)
         removed = candidates[best]
-        search.progress.step(len(path), f"best {scores.known[removed]:.4f}")
+        search.progress.step(len(path), f"best {scored.scores[removed]:.4f}")
     if search.config.search.heads:
-        _score_every_size(search, scores, removed)
+        _score_every_size(search, scored, removed)
     search.progress.end()
-    return LayerChoice(
-        removed=removed,
-        rewards_asked=len(scores.known),
-        rewards_computed=len(scores.known),  # no mask is scored twice
-        details={
-            "given_score": scores.known[search.prior],
-            "best": list(removed),
-            "best_score": scores.known[removed],
-            "path": path,
-            "curve": [list(point) for point in score_curve(scores.known.values())],
-        },
-    )
+    return scored.choose(removed, path=path, curve=scored.curve())
 
 
-class _Scores:
-    """The masks scored so far."""
-
-    def __init__(self, search: LayerSearch) -> None:
-        self.known: dict[Mask, float] = {}
-        self._search = search
-
-    def add(self, masks: Iterable[Mask]) -> None:
-        """Score the masks that are not known."""
-        new = [mask for mask in masks if mask not in self.known]
-        self.known |= zip(new, self._search.score_many(new) if new else [], strict=True)
-
-    def objective(self, mask: Mask) -> float:
-        return self._search.objective(mask, self.known[mask])
-
-
-def _score_every_size(search: LayerSearch, scores: _Scores, removed: Mask) -> None:
+def _score_every_size(search: LayerSearch, scored: ScoredMasks, removed: Mask) -> None:
     """Continue by the best removal down to one head and, with a prior, by the best return to all.
 
     A layer may have to lose more or fewer heads than gains, and only scored masks can be chosen. A
@@ -71,10 +43,10 @@ def _score_every_size(search: LayerSearch, scores: _Scores, removed: Mask) -> No
     """
     for end, returns in ((len(search.heads) - 1, False), (0, True)):
         mask = removed
-        while all(len(known) != end for known in scores.known):
+        while all(len(known) != end for known in scored.scores):
             candidates = [_change(mask, head) for head in search.heads if (head in mask) == returns]
-            scores.add(candidates)
-            mask = max(candidates, key=scores.objective)
+            scored.add(candidates)
+            mask = max(candidates, key=scored.objective)
 
 
 def _next_masks(search: LayerSearch, removed: Mask, path: Sequence[int]) -> dict[int, Mask]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from auber.config import Config
 from auber.errors import ConfigError
-from auber.search.methods import LayerChoice, LayerSearch, Mask, Method, score_curve
+from auber.search.methods import LayerChoice, LayerSearch, Mask, Method, ScoredMasks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Flags = NDArray[np.bool_]
 
-_INTERACTION = 0.2  # docs/regret.md says how it and the settings were chosen
+_INTERACTION = 0.4  # docs/regret.md says how it and the settings were chosen
 _POOL = 4096  # all masks of twelve units
 _PARENTS = 16  # masks whose neighbours are candidates
 
@@ -53,50 +53,34 @@ def choose_layer(search: LayerSearch) -> LayerChoice:
 
     from auber.system import seeds
 
-    settings, heads, config = search.config.surrogate, np.array(search.heads), search.config
+    config, settings, heads = search.config, search.config.surrogate, np.array(search.heads)
     draw = seeds.generator(config.seed, "surrogate", search.layer)
     rewards = min(settings.rewards, 2 ** len(heads) - 1)
     pay = np.array([search.change_reward(head) for head in search.heads])  # (units,)
     prior = np.isin(heads, search.prior)
-    known: dict[Mask, float] = {}
-
-    def rank(mask: Mask) -> tuple[float, int]:
-        return search.objective(mask, known[mask]), -len({*search.prior} ^ {*mask})
+    scored = ScoredMasks(search)
 
     def add(masks: Iterable[Mask], most: int) -> None:
-        new = list(dict.fromkeys(mask for mask in masks if mask not in known))
-        new = new[: min(most, rewards - len(known))]
-        known.update(zip(new, search.score_many(new) if new else [], strict=True))
-        search.progress.step(len(known), f"best {known[max(known, key=rank)]:.4f}")
+        scored.add(masks, min(most, rewards - len(scored)))
+        search.progress.step(len(scored), f"best {scored.scores[scored.best()]:.4f}")
 
     search.progress.begin(f"layer {search.layer}: searching", rewards)
     add([search.prior], 1)
     add(_name(heads, draw.random((_POOL, len(heads))) < 0.5), settings.start - 1)
-    while len(known) < rewards:
-        flags = np.array([np.isin(heads, mask) for mask in known])
-        values = config.reward.scale * np.array([*known.values()])
-        best = np.array([np.isin(heads, mask) for mask in sorted(known, key=rank)[-_PARENTS:]])
-        pool = _candidates(draw, best)
-        predicted = predict(flags, values, pool, settings.penalty) + (pool ^ prior) @ pay
+    while len(scored) < rewards:
+        known = np.array([np.isin(heads, mask) for mask in scored.scores])
+        values = config.reward.scale * np.array([*scored.scores.values()])
+        parents = sorted(scored.scores, key=scored.rank)[-_PARENTS:]
+        pool = _candidates(draw, np.array([np.isin(heads, mask) for mask in parents]))
+        predicted = predict(known, values, pool, settings.penalty) + (pool ^ prior) @ pay
         ranked = _name(heads, pool[np.argsort(-predicted, kind="stable")])
         if config.search.heads:
-            new = [mask for mask in ranked if mask not in known]
+            new = [mask for mask in ranked if mask not in scored.scores]
             add({len(mask): mask for mask in reversed(new)}.values(), len(heads))
         else:
             add(ranked, settings.batch)
     search.progress.end()
-    chosen = max(known, key=rank)
-    return LayerChoice(
-        removed=chosen,
-        rewards_asked=len(known),
-        rewards_computed=len(known),  # no mask is scored twice
-        details={
-            "given_score": known[search.prior],
-            "best": list(chosen),
-            "best_score": known[chosen],
-            "curve": [list(point) for point in score_curve(known.values())],
-        },
-    )
+    return scored.choose(scored.best(), curve=scored.curve())
 
 
 def _name(heads: NDArray[np.int_], flags: Flags) -> list[Mask]:

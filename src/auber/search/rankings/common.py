@@ -1,4 +1,4 @@
-"""What rankings share: the units to rank, and passes over the rows.
+"""What rankings share: the units to rank, passes over the rows, and gradients of gates.
 
 Importing this module does not import torch.
 """
@@ -6,11 +6,11 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
-from auber.search.methods import RankingInputs
-from auber.search.rankings.selection import LayerScores, UnitScores
+from auber.search.methods import RankingChoice, RankingInputs
+from auber.search.rankings.selection import Site, UnitScores, divide_by_costs, select_units
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
     from auber.training.outputs import Targets
 
+T = TypeVar("T")
 
-def scores_to_json(scores: LayerScores) -> dict[str, dict[str, float]]:
-    """Return the scores as a JSON object whose keys are layers and heads."""
+
+def head_scores_to_json(scores: UnitScores) -> dict[str, dict[str, float]]:
+    """Return the scores of heads as a JSON object whose keys are layers and heads."""
     return {
-        str(layer): {str(head): score for head, score in heads.items()}
-        for layer, heads in scores.items()
+        str(layer): {str(head): score for head, score in of_layer.items()}
+        for (kind, layer), of_layer in scores.items()
+        if kind == "heads"
     }
 
 
@@ -33,18 +36,24 @@ def frozen_copy(inputs: RankingInputs) -> PreTrainedModel:
     return model.to(inputs.hardware.device).eval().requires_grad_(False)
 
 
-def present_heads(inputs: RankingInputs) -> dict[int, tuple[int, ...]]:
-    """Return the heads to rank by layer, without the layers that have none."""
+def present_units(inputs: RankingInputs) -> dict[Site, tuple[int, ...]]:
+    """Return the units to rank, without the layers that have none."""
     encoder = inputs.encoder
-    layers = range(encoder.num_layers) if inputs.ranks_heads else ()
-    return {layer: heads for layer in layers if (heads := encoder.present(layer))}
+    present = {"heads": encoder.present, "neurons": encoder.present_neurons}
+    return {
+        (kind, layer): units
+        for kind in inputs.kinds
+        for layer in range(encoder.num_layers)
+        if (units := present[kind](layer))
+    }
 
 
-def present_neurons(inputs: RankingInputs) -> dict[int, tuple[int, ...]]:
-    """Return the neurons to rank by layer, without the layers that have none."""
-    encoder = inputs.encoder
-    layers = range(encoder.num_layers) if inputs.ranks_neurons else ()
-    return {layer: neurons for layer in layers if (neurons := encoder.present_neurons(layer))}
+def by_kind(values: Mapping[Site, T]) -> dict[str, dict[int, T]]:
+    """Return the values by kind, then by layer."""
+    found: dict[str, dict[int, T]] = {"heads": {}, "neurons": {}}
+    for (kind, layer), value in values.items():
+        found[kind][layer] = value
+    return found
 
 
 def padded_batches(
@@ -75,62 +84,51 @@ _TOKENS_PER_BATCH = 2048
 
 def sum_gate_gradients(
     inputs: RankingInputs, measure: Callable[[Tensor], Tensor], stage: str
-) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
-    """Return the sums over rows of what is measured of the gates' gradients, by layer.
+) -> dict[Site, Tensor]:
+    """Return the sums over rows of what is measured of the gates' gradients: (units,) each.
 
     Each unit's output is multiplied by a gate that stands at 1. Every row has its own gates, so one
-    backward pass over a batch gives the derivatives of all its rows' losses. The first result has
-    (present_heads,) for each layer, the second (present_neurons,).
+    backward pass over a batch gives the derivatives of all its rows' losses.
     """
     import torch
 
     from auber.models.surgery import gated
 
-    device = inputs.hardware.device
+    device, present = inputs.hardware.device, present_units(inputs)
     model = frozen_copy(inputs)
-    kinds = (present_heads(inputs), present_neurons(inputs))
-    sums = tuple(_zeros(present) for present in kinds)
+    sums = {site: torch.zeros(len(units), dtype=torch.float64) for site, units in present.items()}
     inputs.progress.begin(stage, len(inputs.rows))
     done = 0
     for batch, targets in padded_batches(inputs, _TOKENS_PER_BATCH):
         num_rows = len(batch["input_ids"])
-        gates = tuple(
-            {
-                layer: torch.ones(num_rows, len(units), device=device, requires_grad=True)
-                for layer, units in present.items()
-            }
-            for present in kinds
-        )
-        with gated(model, *gates):
+        gates = {
+            site: torch.ones(num_rows, len(units), device=device, requires_grad=True)
+            for site, units in present.items()
+        }
+        with gated(model, **by_kind(gates)):
             loss = row_losses(model, inputs.rows.kind, batch, targets).sum()
-            places = [(kind, layer) for kind, by_layer in enumerate(gates) for layer in by_layer]
-            wanted = [gates[kind][layer] for kind, layer in places]
-            gradients = torch.autograd.grad(loss, wanted)
-        for (kind, layer), gradient in zip(places, gradients, strict=True):  # (rows, units)
-            sums[kind][layer] += measure(gradient).sum(0).cpu()
+            gradients = torch.autograd.grad(loss, list(gates.values()))
+        for site, gradient in zip(gates, gradients, strict=True):  # (rows, units)
+            sums[site] += measure(gradient).sum(0).cpu()
         done += num_rows
         inputs.progress.step(done)
     inputs.progress.end()
-    return sums[0], sums[1]
+    return sums
 
 
-def name_scores(
-    inputs: RankingInputs, heads: Mapping[int, Tensor], neurons: Mapping[int, Tensor]
-) -> UnitScores:
+def name_units(inputs: RankingInputs, scores: Mapping[Site, Tensor]) -> UnitScores:
     """Return the scores by the unit's number, from those of the present units in order."""
-    return UnitScores(_name(present_heads(inputs), heads), _name(present_neurons(inputs), neurons))
-
-
-def _zeros(present: Mapping[int, Sequence[int]]) -> dict[int, Tensor]:
-    import torch
-
-    return {layer: torch.zeros(len(units), dtype=torch.float64) for layer, units in present.items()}
-
-
-def _name(
-    present: Mapping[int, Sequence[int]], scores: Mapping[int, Tensor]
-) -> dict[int, dict[int, float]]:
     return {
-        layer: dict(zip(units, scores[layer].tolist(), strict=True))
-        for layer, units in present.items()
+        site: dict(zip(units, scores[site].tolist(), strict=True))
+        for site, units in present_units(inputs).items()
     }
+
+
+def choose_by_importance(
+    inputs: RankingInputs, name: str, measure: Callable[[RankingInputs], UnitScores]
+) -> RankingChoice:
+    """Remove the units of the lowest importance, for a target size per multiply-add."""
+    scores = inputs.once(name, lambda: measure(inputs))
+    of_heads = head_scores_to_json(scores)
+    ranked = divide_by_costs(inputs, scores) if inputs.num_removed is None else scores
+    return RankingChoice(select_units(inputs, ranked), {"importance": of_heads} if of_heads else {})

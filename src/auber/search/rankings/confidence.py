@@ -13,9 +13,10 @@ import math
 from auber.search.methods import Method, RankingChoice, RankingInputs
 from auber.search.rankings.common import (
     frozen_copy,
+    head_scores_to_json,
+    name_units,
     padded_batches,
-    present_heads,
-    scores_to_json,
+    present_units,
 )
 from auber.search.rankings.selection import UnitScores, select_units
 
@@ -26,21 +27,19 @@ _TOKENS_PER_BATCH = 8192
 def choose_plan(inputs: RankingInputs) -> RankingChoice:
     """Remove the heads with the lowest confidence."""
     scores = inputs.once("confidence", lambda: head_confidence(inputs))
-    plan = select_units(inputs, UnitScores(heads=scores))
-    return RankingChoice(plan, {"confidence": scores_to_json(scores)})
+    plan = select_units(inputs, scores)
+    return RankingChoice(plan, {"confidence": head_scores_to_json(scores)})
 
 
-def head_confidence(inputs: RankingInputs) -> dict[int, dict[int, float]]:
-    """Return the confidence of every present head, by layer."""
+def head_confidence(inputs: RankingInputs) -> UnitScores:
+    """Return the confidence of every present head."""
     import torch
 
     from auber.models.encoders import encoder_of
 
     encoder = encoder_of(frozen_copy(inputs))
-    heads = present_heads(inputs)
-    sums = {
-        layer: torch.zeros(len(present), dtype=torch.float64) for layer, present in heads.items()
-    }
+    heads = present_units(inputs)
+    sums = {site: torch.zeros(len(present), dtype=torch.float64) for site, present in heads.items()}
     inputs.progress.begin("confidence of the heads", len(inputs.rows))
     done = 0
     with torch.inference_mode():
@@ -49,8 +48,9 @@ def head_confidence(inputs: RankingInputs) -> dict[int, dict[int, float]]:
             attentions = encoder.attentions(tokens.shape[1])
             # the input of each layer, and the output of the last
             states = encoder.base(**batch, output_hidden_states=True).hidden_states
-            for layer in heads:
-                parts, shape = encoder.parts(layer), (len(heads[layer]), encoder.head_dim)
+            for site, present in heads.items():
+                layer, shape = site[1], (len(present), encoder.head_dim)
+                parts = encoder.parts(layer)
                 hidden = parts.attention_input(states[layer])
                 query, key = (
                     projection(hidden).unflatten(-1, shape).transpose(1, 2)
@@ -61,15 +61,12 @@ def head_confidence(inputs: RankingInputs) -> dict[int, dict[int, float]]:
                 weights = scores.masked_fill(~tokens[:, None, None], -math.inf).softmax(-1)
                 # (rows, present_heads, length)
                 largest = weights.amax(-1).masked_fill(~tokens[:, None], 0.0)
-                sums[layer] += largest.sum((0, 2)).cpu()
+                sums[site] += largest.sum((0, 2)).cpu()
             done += len(tokens)
             inputs.progress.step(done)
     inputs.progress.end()
     num_tokens = sum(inputs.rows.lengths)
-    return {
-        layer: dict(zip(present, (sums[layer] / num_tokens).tolist(), strict=True))
-        for layer, present in heads.items()
-    }
+    return name_units(inputs, {site: found / num_tokens for site, found in sums.items()})
 
 
 METHODS = (

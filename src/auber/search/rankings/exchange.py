@@ -7,22 +7,28 @@ model still explains of the labels, on a draw of training rows.
 
 from __future__ import annotations
 
-import numpy as np
-
-from auber.metrics.task_metrics import smooth_metric
-from auber.search.blocks import make_slots
 from auber.search.methods import Method, RankingChoice, RankingInputs
-from auber.search.players.exchange import Budget, exchange
 from auber.search.rankings import fisher
-from auber.search.rankings.selection import costs_of, divide_by_costs, select_units
-from auber.system import seeds
+from auber.search.rankings.common import by_kind
+from auber.search.rankings.selection import (
+    costs_of,
+    divide_by_costs,
+    lowest_first,
+    select_units,
+)
 
 _BLOCKS_A_LAYER = 24  # of neurons
 
 
 def choose_plan(inputs: RankingInputs) -> RankingChoice:
     """Return the best plan that exchanges from fisher's plan lead to."""
+    import numpy as np  # it and torch: methods are listed without them
+
+    from auber.metrics.task_metrics import smooth_metric
     from auber.scoring import PlanScorer
+    from auber.search.blocks import make_slots
+    from auber.search.players.exchange import Budget, exchange
+    from auber.system import seeds
 
     config, encoder = inputs.config, inputs.encoder
     scores = inputs.once("fisher", lambda: fisher.unit_information(inputs))
@@ -30,10 +36,7 @@ def choose_plan(inputs: RankingInputs) -> RankingChoice:
     start = select_units(inputs, ranked)
     if not start:
         return RankingChoice(start)
-    heads, neurons = [
-        {layer: sorted(found, key=lambda unit: (found[unit], unit)) for layer, found in kind}
-        for kind in (ranked.heads.items(), ranked.neurons.items())
-    ]
+    order = by_kind({site: lowest_first(of_layer) for site, of_layer in ranked.items()})
     multiple = config.size.multiple
     size = multiple * max(1, round(encoder.num_neurons / multiple / _BLOCKS_A_LAYER))
     costs = costs_of(encoder, config.max_length)
@@ -44,7 +47,7 @@ def choose_plan(inputs: RankingInputs) -> RankingChoice:
     scorer = PlanScorer(inputs.model, rows, smooth_metric(inputs.metric), inputs.hardware)
     found = exchange(
         start,
-        make_slots(heads, neurons, costs, start, size),
+        make_slots(order["heads"], order["neurons"], costs, start, size),
         costs,
         scorer.score_many,
         Budget(rewards=config.search.rewards, minutes=config.search.minutes or None),

@@ -7,29 +7,22 @@ information (Kwon et al. 2022). For a target size it is divided by the unit's mu
 
 from __future__ import annotations
 
-from auber.search.methods import Method, RankingChoice, RankingInputs
-from auber.search.rankings.common import name_scores, scores_to_json, sum_gate_gradients
-from auber.search.rankings.selection import UnitScores, divide_by_costs, select_units
+from functools import partial
 
-
-def choose_plan(inputs: RankingInputs) -> RankingChoice:
-    """Remove the units with the least information for their cost."""
-    scores = inputs.once("fisher", lambda: unit_information(inputs))
-    details = {"importance": scores_to_json(scores.heads)} if scores.heads else {}
-    ranked = divide_by_costs(inputs, scores) if inputs.num_removed is None else scores
-    return RankingChoice(select_units(inputs, ranked), details)
+from auber.search.methods import Method, RankingInputs
+from auber.search.rankings.common import choose_by_importance, name_units, sum_gate_gradients
+from auber.search.rankings.selection import UnitScores
 
 
 def unit_information(inputs: RankingInputs) -> UnitScores:
     """Return the mean squared gradient of every present unit's gate."""
     import torch
 
-    heads, neurons = (
-        {layer: found / len(inputs.rows) for layer, found in of.items()}
-        for of in sum_gate_gradients(inputs, torch.square, "information of the units")
-    )
-    return name_scores(inputs, heads, neurons)
+    sums = sum_gate_gradients(inputs, torch.square, "information of the units")
+    return name_units(inputs, {site: found / len(inputs.rows) for site, found in sums.items()})
 
+
+choose_plan = partial(choose_by_importance, name="fisher", measure=unit_information)
 
 METHODS = (
     Method(

@@ -27,8 +27,8 @@ from auber.models.encoders import encoder_of
 from auber.models.surgery import gated
 from auber.search.blocks import rank_by_norm
 from auber.search.methods import RankingInputs
-from auber.search.rankings.common import frozen_copy, present_heads, present_neurons, row_losses
-from auber.search.rankings.selection import UnitScores, costs_of
+from auber.search.rankings.common import by_kind, frozen_copy, present_units, row_losses
+from auber.search.rankings.selection import Site, UnitScores, cost_by_kind, costs_of
 from auber.system import seeds
 from auber.training.batches import CAPTURE_WIDTH, LengthGroups, RowCollator
 from auber.training.cuda_graphs import Batch, Capture, CaptureError, ShapeGraphs
@@ -79,10 +79,10 @@ class Trial:
         return fields
 
 
-def _find_blocks(blocks: Sequence[Sequence[int]]) -> Tensor:
-    """Return the index of each present neuron's block: (present_neurons,)."""
-    of = {neuron: index for index, block in enumerate(blocks) for neuron in block}
-    return torch.tensor([of[neuron] for neuron in sorted(of)])
+def _block_indices(blocks: Sequence[Sequence[int]]) -> Tensor:
+    """Return the index of each unit's block: (present_units,)."""
+    of = {unit: index for index, block in enumerate(blocks) for unit in block}
+    return torch.tensor([of[unit] for unit in sorted(of)])
 
 
 class GateTraining:
@@ -97,22 +97,21 @@ class GateTraining:
         self._settings = inputs.config.voita
         self._hardware, self._device = inputs.hardware, inputs.hardware.device
         self._model = frozen_copy(inputs)
-        self.heads = present_heads(inputs)
         encoder = encoder_of(self._model)
-        self.blocks = {
-            layer: rank_by_norm(encoder, layer, neurons)
-            for layer, neurons in present_neurons(inputs).items()
+        self.blocks: dict[Site, Sequence[Sequence[int]]] = {
+            (kind, layer): rank_by_norm(encoder, layer, units)
+            if kind == "neurons"
+            else [(head,) for head in units]
+            for (kind, layer), units in present_units(inputs).items()
         }
         self._block_of = {
-            layer: _find_blocks(blocks).to(self._device) for layer, blocks in self.blocks.items()
+            site: _block_indices(blocks).to(self._device) for site, blocks in self.blocks.items()
         }
-        # The multiply-adds of each gate, as shares of the encoder's; None: all count alike.
-        self.shares: Tensor | None = None
-        if inputs.num_removed is None:
-            self.shares = self._find_shares(inputs).to(self._device)
+        # What closing each gate counts: its share of the multiply-adds, or 1 for a number of heads.
+        self.counts = self._find_counts(inputs)
         self._distribution = HardConcrete(self._settings.temperature, self._settings.stretch)
         self._collate = RowCollator(inputs.rows, CAPTURE_WIDTH if capture else 1)
-        num_gates = sum(map(len, [*self.heads.values(), *self.blocks.values()]))
+        num_gates = sum(map(len, self.blocks.values()))
         self._location = torch.zeros(num_gates, device=self._device, requires_grad=True)
         # A captured step reads and writes these tensors, so they stay the same for all trainings.
         self._penalty = torch.zeros((), device=self._device)
@@ -165,34 +164,32 @@ class GateTraining:
 
     def measure_closed(self, trial: Trial) -> float:
         """Return the number of closed gates, or their share of the encoder's multiply-adds."""
-        if self.shares is None:
-            return float(trial.closed)
         values = self._distribution.value(torch.tensor(trial.locations))
-        return float(self.shares.cpu()[values == 0].sum())
+        return float(self.counts.cpu()[values == 0].sum())
 
     def score(self, trial: Trial) -> UnitScores:
         """Return the location of each unit's gate; the neurons of a block share one."""
         locations = iter(trial.locations)
-        heads = {
-            layer: {head: next(locations) for head in present}
-            for layer, present in self.heads.items()
-        }
-        neurons: dict[int, dict[int, float]] = {}
-        for layer, blocks in self.blocks.items():
-            of_block = [(block, next(locations)) for block in blocks]
-            neurons[layer] = {neuron: score for block, score in of_block for neuron in block}
-        return UnitScores(heads, neurons)
+        scores: dict[Site, dict[int, float]] = {}
+        for site, blocks in self.blocks.items():
+            of_blocks = [(block, next(locations)) for block in blocks]
+            scores[site] = {unit: score for block, score in of_blocks for unit in block}
+        return scores
 
     def close(self) -> None:
         """Free the memory of the captured steps."""
         self._captured = None
         self._hardware.free_unused()
 
-    def _find_shares(self, inputs: RankingInputs) -> Tensor:
+    def _find_counts(self, inputs: RankingInputs) -> Tensor:
         costs = costs_of(inputs.encoder, inputs.config.max_length)
-        heads = [costs.head for present in self.heads.values() for _ in present]
-        blocks = [costs.neuron * len(block) for each in self.blocks.values() for block in each]
-        return torch.tensor([cost / costs.total for cost in (*heads, *blocks)])
+        cost, has_size = cost_by_kind(costs), inputs.num_removed is None
+        counts = [
+            cost[kind] * len(block) / costs.total if has_size else 1.0
+            for (kind, _), blocks in self.blocks.items()
+            for block in blocks
+        ]
+        return torch.tensor(counts, device=self._device)
 
     def _to_device(self, batch: Batch) -> Batch:
         if self._device.type != "cuda":
@@ -226,23 +223,20 @@ class GateTraining:
         columns = {name: tensor for name, tensor in batch.items() if name != _UNIFORM}
         inputs, targets = part_batch(columns)
         drawn = self._distribution.draw(self._location, batch[_UNIFORM])
-        sizes = list(map(len, [*self.heads.values(), *self.blocks.values()]))
-        gates = list(torch.split_with_sizes(drawn, sizes, dim=1))  # per layer: (rows, units)
-        heads = dict(zip(self.heads, gates, strict=False))
-        neurons = {
-            layer: of_blocks[:, self._block_of[layer]]
-            for layer, of_blocks in zip(self.blocks, gates[len(heads) :], strict=True)
+        of_blocks = torch.split_with_sizes(drawn, [*map(len, self.blocks.values())], dim=1)
+        gates = {  # (rows, present_units) each
+            site: found[:, self._block_of[site]]
+            for site, found in zip(self.blocks, of_blocks, strict=True)
         }
         half = self._hardware.precision == "bfloat16"
         with (
-            gated(self._model, heads, neurons),
+            gated(self._model, **by_kind(gates)),
             torch.autocast(self._device.type, torch.bfloat16, enabled=half),
         ):
             losses = row_losses(self._model, self._rows.kind, inputs, targets)  # (rows,)
         is_open = self._distribution.open_probability(self._location)
-        # Shares are scaled to a mean of 1, so that penalties mean about the same.
-        scaled = is_open if self.shares is None else is_open * (self.shares / self.shares.mean())
-        open_gates = scaled.sum()
+        # The counts are scaled to a mean of 1, so that penalties mean about the same.
+        open_gates = (is_open * (self.counts / self.counts.mean())).sum()
         loss = losses.mean() + self._penalty * open_gates
         (gradient,) = torch.autograd.grad(loss, self._location)
         self._gradient.copy_(gradient)

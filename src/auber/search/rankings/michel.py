@@ -10,34 +10,27 @@ heads if a target size is given; the layer's norm is then that of both.
 
 from __future__ import annotations
 
-from auber.search.methods import Method, RankingChoice, RankingInputs
-from auber.search.rankings.common import name_scores, scores_to_json, sum_gate_gradients
-from auber.search.rankings.selection import UnitScores, divide_by_costs, select_units
+from functools import partial
 
-
-def choose_plan(inputs: RankingInputs) -> RankingChoice:
-    """Remove the units with the lowest importance."""
-    scores = inputs.once("michel", lambda: unit_importance(inputs))
-    details = {"importance": scores_to_json(scores.heads)} if scores.heads else {}
-    ranked = divide_by_costs(inputs, scores) if inputs.num_removed is None else scores
-    return RankingChoice(select_units(inputs, ranked), details)
+from auber.search.methods import Method, RankingInputs
+from auber.search.rankings.common import choose_by_importance, name_units, sum_gate_gradients
+from auber.search.rankings.selection import UnitScores
 
 
 def unit_importance(inputs: RankingInputs) -> UnitScores:
     """Return the importance of every present unit within its layer."""
     import torch
 
-    heads, neurons = sum_gate_gradients(inputs, torch.abs, "importance of the units")
+    sums = sum_gate_gradients(inputs, torch.abs, "importance of the units")
     # The number of rows cancels when an importance is divided by its layer's norm.
     norms = {
-        layer: torch.cat([of[layer] for of in (heads, neurons) if layer in of]).norm() or 1.0
-        for layer in {**heads, **neurons}
+        layer: torch.cat([found for (_, at), found in sums.items() if at == layer]).norm() or 1.0
+        for _, layer in sums
     }
-    heads, neurons = (
-        {layer: found / norms[layer] for layer, found in of.items()} for of in (heads, neurons)
-    )
-    return name_scores(inputs, heads, neurons)
+    return name_units(inputs, {site: found / norms[site[1]] for site, found in sums.items()})
 
+
+choose_plan = partial(choose_by_importance, name="michel", measure=unit_importance)
 
 METHODS = (
     Method(

@@ -7,8 +7,8 @@ For a target size, heads and blocks of `size.multiple` neurons are drawn alike.
 from __future__ import annotations
 
 from auber.search.methods import Method, RankingChoice, RankingInputs
-from auber.search.rankings.common import present_heads, present_neurons
-from auber.search.rankings.selection import UnitScores, select_units
+from auber.search.rankings.common import present_units
+from auber.search.rankings.selection import Site, select_units
 
 
 def choose_plan(inputs: RankingInputs) -> RankingChoice:
@@ -18,17 +18,14 @@ def choose_plan(inputs: RankingInputs) -> RankingChoice:
     draw, multiple = inputs.config.random.draw, inputs.config.size.multiple
     inputs.progress.begin("drawing units", 1)
     generator = seeds.generator(inputs.config.seed, f"random/{draw}")
-    heads = {
-        layer: dict(zip(present, generator.random(len(present)).tolist(), strict=True))
-        for layer, present in present_heads(inputs).items()
-    }
-    neurons: dict[int, dict[int, float]] = {}
-    for layer, present in present_neurons(inputs).items():
-        blocks = generator.random(-(-len(present) // multiple)).tolist()
-        order = generator.permutation(len(present)).tolist()
-        neurons[layer] = {present[at]: blocks[i // multiple] for i, at in enumerate(order)}
+    scores: dict[Site, dict[int, float]] = {}
+    for (kind, layer), present in present_units(inputs).items():
+        size = multiple if kind == "neurons" else 1
+        values = generator.random(-(-len(present) // size)).tolist()
+        order = generator.permutation(present).tolist() if kind == "neurons" else present
+        scores[kind, layer] = {unit: values[i // size] for i, unit in enumerate(order)}
     inputs.progress.end()
-    return RankingChoice(select_units(inputs, UnitScores(heads, neurons)), {"draw": draw})
+    return RankingChoice(select_units(inputs, scores), {"draw": draw})
 
 
 METHODS = (

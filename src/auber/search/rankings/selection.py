@@ -9,72 +9,66 @@ Importing this module does not import torch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from auber.config import Size
 from auber.errors import ConfigError, ModelError, PlanError
 from auber.models.plan import PruningPlan
-from auber.search.methods import RankingInputs
+from auber.search.methods import RankingInputs, kinds_of
 
 if TYPE_CHECKING:
     from auber.models.costs import UnitCosts
     from auber.models.encoders import Encoder
 
-LayerScores = Mapping[int, Mapping[int, float]]  # by layer, then by present unit
-Unit = Literal["head", "neuron"]
-
-
-@dataclass(frozen=True)
-class UnitScores:
-    """The scores of the units to choose among; the lowest go."""
-
-    heads: LayerScores = field(default_factory=dict)
-    neurons: LayerScores = field(default_factory=dict)
+Site = tuple[str, int]  # the kind of units, "heads" or "neurons", and the layer
+UnitScores = Mapping[Site, Mapping[int, float]]  # by present unit; the lowest go
 
 
 def select_units(inputs: RankingInputs, scores: UnitScores) -> PruningPlan:
     """Return the plan that removes the lowest units: the given number of heads, or to the size."""
-    for unit, by_layer in (("head", scores.heads), ("neuron", scores.neurons)):
-        _require_finite(unit, by_layer)
+    for (kind, layer), of_layer in scores.items():
+        for unit, score in of_layer.items():
+            if not math.isfinite(score):
+                raise ModelError(
+                    f"layer {layer}, {kind.removesuffix('s')} {unit}: its score must be a finite "
+                    f"number, found {score}; check the model's weights"
+                )
     if inputs.num_removed is not None:
-        return remove_lowest(scores.heads, inputs.num_removed)
+        return remove_lowest(scores, inputs.num_removed)
     costs = costs_of(inputs.encoder, inputs.config.max_length)
     size = inputs.config.size
-    if size.even:
-        return _remove_evenly(scores.neurons, inputs.encoder.removed, costs, size)
-    return _remove_to_share(scores, inputs.encoder.removed, costs, size)
+    select = _remove_evenly if size.even else _remove_to_share
+    return select(scores, inputs.encoder.removed, costs, size)
 
 
 def divide_by_costs(inputs: RankingInputs, scores: UnitScores) -> UnitScores:
     """Return the scores per multiply-add: what goes first costs most for what it does."""
-    costs = costs_of(inputs.encoder, inputs.config.max_length)
-    return UnitScores(_divide(scores.heads, costs.head), _divide(scores.neurons, costs.neuron))
+    cost = cost_by_kind(costs_of(inputs.encoder, inputs.config.max_length))
+    return {
+        (kind, layer): {unit: score / cost[kind] for unit, score in of_layer.items()}
+        for (kind, layer), of_layer in scores.items()
+    }
 
 
-def remove_lowest(scores: LayerScores, num_removed: int) -> PruningPlan:
+def remove_lowest(scores: UnitScores, num_removed: int) -> PruningPlan:
     """Return the plan that removes the heads with the lowest scores and leaves one in each layer.
 
     Of equal scores the lower layer goes first, then the lower head.
     """
-    ranked = sorted(
-        (score, layer, head) for layer, heads in scores.items() for head, score in heads.items()
-    )
-    removable = {layer: max(0, len(heads) - 1) for layer, heads in scores.items()}
-    most = sum(removable.values())
-    if not 0 <= num_removed <= most:
+    ranked = _rank_blocks(scores, 1)
+    if not 0 <= num_removed <= len(ranked):
         raise PlanError(
-            f"plan: the number of heads to remove must be from 0 to {most} (one head stays in each "
-            f"layer), found {num_removed}"
+            f"plan: the number of heads to remove must be from 0 to {len(ranked)} (one head stays "
+            f"in each layer), found {num_removed}"
         )
-    removed: dict[int, list[int]] = {layer: [] for layer in scores}
-    left = num_removed
-    for _, layer, head in ranked:
-        if left and len(removed[layer]) < removable[layer]:
-            removed[layer].append(head)
-            left -= 1
-    return PruningPlan(removed)
+    return _make_plan(ranked[:num_removed])
+
+
+def cost_by_kind(costs: UnitCosts) -> dict[str, int]:
+    """Return the multiply-adds per token of a unit of each kind."""
+    return {"heads": costs.head, "neurons": costs.neuron}
 
 
 def costs_of(encoder: Encoder, max_length: int) -> UnitCosts:
@@ -99,8 +93,7 @@ def check_size(encoder: Encoder, size: Size, max_length: int) -> None:
             f"--keep must be at most the share that the model still has, {now:.3f}, found "
             f"{size.share:g}; lower it"
         )
-    everything = _everything_but_the_least(encoder, size)
-    least = costs.share(removed | everything)
+    least = costs.share(removed | _everything_but_the_least(encoder, size))
     if size.share < least:
         stays, more = _describe_least(size)
         raise ConfigError(
@@ -111,57 +104,41 @@ def check_size(encoder: Encoder, size: Size, max_length: int) -> None:
 
 def _describe_least(size: Size) -> tuple[str, str]:
     """Return what stays at least, and a remedy beside a larger size."""
-    least = f"{size.multiple} neurons" if size.multiple > 1 else "one neuron"
-    if size.even or size.units == "neurons":
-        return f"all heads and {least} stay", "" if size.even else ", or add --units both"
-    if size.units == "heads":
-        return "one head and all neurons stay", ", or add --units both"
-    return f"one head and {least} stay", ""
+    kinds = kinds_of(size)
+    heads = "one head" if "heads" in kinds else "all heads"
+    neurons = f"{size.multiple} neurons" if size.multiple > 1 else "one neuron"
+    if "neurons" not in kinds:
+        neurons = "all neurons"
+    more = ", or add --units both" if len(kinds) == 1 and not size.even else ""
+    return f"{heads} and {neurons} stay", more
 
 
 def _everything_but_the_least(encoder: Encoder, size: Size) -> PruningPlan:
-    layers = range(encoder.num_layers)
-    heads: dict[int, Sequence[int]] = {}
-    neurons: dict[int, Sequence[int]] = {}
-    if not size.even and size.units != "neurons":
-        heads = {layer: encoder.present(layer)[1:] for layer in layers}
-    if size.even or size.units != "heads":
-        neurons = {layer: encoder.present_neurons(layer)[size.multiple :] for layer in layers}
-    return PruningPlan(heads, neurons)
+    present = {"heads": (encoder.present, 1), "neurons": (encoder.present_neurons, size.multiple)}
+    removed = {}
+    for kind in kinds_of(size):
+        units, least = present[kind]
+        removed[kind] = {layer: units(layer)[least:] for layer in range(encoder.num_layers)}
+    return PruningPlan(**removed)
 
 
 def _remove_to_share(
     scores: UnitScores, removed: PruningPlan, costs: UnitCosts, size: Size
 ) -> PruningPlan:
     """Remove the units of the lowest scores until the share is reached."""
-    left = {layer: len(heads) for layer, heads in scores.heads.items()}
-    heads: dict[int, list[int]] = {layer: [] for layer in scores.heads}
-    neurons: dict[int, list[int]] = {layer: [] for layer in scores.neurons}
+    cost = cost_by_kind(costs)
     spare = (1 - size.share) * costs.total - (1 - costs.share(removed)) * costs.total
-    candidates: list[tuple[float, Unit, int, tuple[int, ...]]] = [
-        (score, "head", layer, (head,))
-        for layer, of_layer in scores.heads.items()
-        for head, score in of_layer.items()
-    ]
-    for layer, of_layer in scores.neurons.items():
-        for block in _blocks(of_layer, size.multiple):
-            mean = sum(of_layer[neuron] for neuron in block) / len(block)
-            candidates.append((mean, "neuron", layer, block))
-    for _, unit, layer, units in sorted(candidates):
+    gone = []
+    for block in _rank_blocks(scores, size.multiple):
         if spare <= 1e-9 * costs.total:  # a rounding error is no reason to remove more
             break
-        if unit == "neuron":
-            neurons[layer].extend(units)
-            spare -= len(units) * costs.neuron
-        elif left[layer] > 1:
-            heads[layer].extend(units)
-            left[layer] -= 1
-            spare -= costs.head
-    return PruningPlan(heads, neurons)
+        gone.append(block)
+        spare -= len(block.units) * cost[block.kind]
+    return _make_plan(gone)
 
 
 def _remove_evenly(
-    scores: LayerScores, removed: PruningPlan, costs: UnitCosts, size: Size
+    scores: UnitScores, removed: PruningPlan, costs: UnitCosts, size: Size
 ) -> PruningPlan:
     """Remove the lowest neurons of each layer, down to the same number in all."""
     fixed = costs.num_layers * costs.num_heads - removed.num_heads
@@ -170,38 +147,46 @@ def _remove_evenly(
     width = max(width - width % size.multiple, min(size.multiple, costs.num_neurons))
     return PruningPlan(
         neurons={
-            layer: sorted(of_layer, key=lambda neuron: (of_layer[neuron], neuron))[
-                : max(0, len(of_layer) - width)
-            ]
-            for layer, of_layer in scores.items()
+            layer: lowest_first(of_layer)[: max(0, len(of_layer) - width)]
+            for (_, layer), of_layer in scores.items()
         }
     )
 
 
-def _blocks(scores: Mapping[int, float], multiple: int) -> Iterator[tuple[int, ...]]:
-    """Yield the neurons of a layer in the order to remove them, without the last block.
+class _Block(NamedTuple):
+    """Units that go together, in the order in which blocks go."""
 
-    The first block makes the number left a multiple.
+    score: float  # the mean
+    kind: str
+    layer: int
+    units: tuple[int, ...]
+
+
+def _rank_blocks(scores: UnitScores, multiple: int) -> list[_Block]:
+    """Return the heads and the blocks of neurons that may go, the lowest first.
+
+    The last head or block of a layer stays. The first block of a layer's neurons makes the number
+    left a multiple.
     """
-    ranked = sorted(scores, key=lambda neuron: (scores[neuron], neuron))
-    start, end = 0, len(ranked) % multiple or multiple
-    while end < len(ranked):
-        yield tuple(ranked[start:end])
-        start, end = end, end + multiple
+    found = []
+    for (kind, layer), of_layer in scores.items():
+        size = multiple if kind == "neurons" else 1
+        ranked = lowest_first(of_layer)
+        ends = range(len(ranked) % size or size, len(ranked), size)
+        for start, end in pairwise((0, *ends)):
+            units = tuple(ranked[start:end])
+            mean = sum(of_layer[unit] for unit in units) / len(units)
+            found.append(_Block(mean, kind, layer, units))
+    return sorted(found)
 
 
-def _divide(scores: LayerScores, cost: int) -> LayerScores:
-    return {
-        layer: {unit: score / cost for unit, score in of_layer.items()}
-        for layer, of_layer in scores.items()
-    }
+def lowest_first(scores: Mapping[int, float]) -> list[int]:
+    """Return the units of a layer in the order of their scores."""
+    return sorted(scores, key=lambda unit: (scores[unit], unit))
 
 
-def _require_finite(unit: str, scores: LayerScores) -> None:
-    for layer, of_layer in scores.items():
-        for index, score in of_layer.items():
-            if not math.isfinite(score):
-                raise ModelError(
-                    f"layer {layer}, {unit} {index}: its score must be a finite number, found "
-                    f"{score}; check the model's weights"
-                )
+def _make_plan(blocks: Iterable[_Block]) -> PruningPlan:
+    removed: dict[str, dict[int, list[int]]] = {"heads": {}, "neurons": {}}
+    for block in blocks:
+        removed[block.kind].setdefault(block.layer, []).extend(block.units)
+    return PruningPlan(**removed)

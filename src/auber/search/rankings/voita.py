@@ -18,7 +18,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from auber.search.methods import Method, RankingChoice, RankingInputs
-from auber.search.rankings.common import scores_to_json
+from auber.search.rankings.common import head_scores_to_json
 from auber.search.rankings.selection import costs_of, select_units
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def choose_plan(inputs: RankingInputs) -> RankingChoice:
         progress.end()
     scores = training.score(chosen)
     details = {
-        "gates": scores_to_json(scores.heads),
+        "gates": head_scores_to_json(scores),
         "penalty": chosen.penalty,
         "trials": [trial.to_json() for trial in trials],
         "gate_steps": len(trained) * training.steps,
