@@ -245,7 +245,7 @@ BATCHES = "--batch must be different numbers from 1 with commas between, such as
             "Unknown device 'cdua'. Did you mean 'cuda'? Known: auto, cpu, cuda",
         ),
         (["--out", "."], ".: must be a file in a folder that can be written to; choose another"),
-        (["--out", "/dev/null"], "/dev/null: must be a file or a name for a new one, found a dev"),
+        (["--out", "/dev/null"], "/dev/null: must be a file in a folder that can be written to"),
         (["--device", "cpu", "--quiet"], "none: a run's folder, its result.json, a results file"),
     ],
 )
