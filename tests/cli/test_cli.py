@@ -23,11 +23,6 @@ def test_help(run_auber):
     example = "auber prune --model bert-base-cased --task mrpc --out runs/mrpc"
     assert example in " ".join(out.split())
     assert "original+tuning" in out
-    headings = [line for line in out.splitlines() if line.endswith(":") and line[0] != " "]
-    assert headings == [
-        "Model and run:", "Data: a known task, or your own rows:",
-        "What to remove, and how to choose it:", "Settings:", "Options:",
-    ]  # fmt: skip
     _, out, err = run_auber()
     assert "Usage" in out + err
     assert run_auber("--version")[:2] == (0, "auber 0.1.0\n")
