@@ -102,11 +102,13 @@ def test_a_constant_answer_is_named(tmp_path):
     assert "has learned nothing: wnli, auber (one class predicted in 1 of 1 run)." in text
 
 
-def test_a_task_that_the_control_has_not_learned_is_set_aside(tmp_path):
+@pytest.mark.parametrize("changes", [{}, {"metric": "f1", "dev.one_class": True}])
+def test_a_task_that_the_control_has_not_learned_is_set_aside(tmp_path, changes):
     """Without WNLI auber is behind the control and far ahead of random."""
     mrpc = {"auber": [79.0, 80.1, 80.9], CONTROL: [80.0, 81.0, 82.0], "random": [69.0, 70.5, 70.2]}
     wnli = {"auber": [56.0, 50.0, 60.0], CONTROL: [30.0, 35.0, 25.0], "random": [80.0, 81.0, 82.5]}
-    write_study(tmp_path, {"mrpc": mrpc, "wnli": wnli})
+    write_study(tmp_path, {"mrpc": mrpc})
+    write_study(tmp_path, {"wnli": wnli}, **changes)
     assert (
         "Only on tasks where original+tuning beats a constant answer (mrpc): behind by 1.0 points, "
         "95 % interval 0.8 to 1.2, 3 (task, seed) pairs."
