@@ -1,5 +1,7 @@
 """Distillation: a pruned model learns from the unpruned one, its teacher, as well as from labels.
 
+Without labels it learns from the teacher alone (w = 1), whose outputs are stored with the rows.
+
 The loss of a batch is
 
     (1 - w) task loss + w distance of the outputs + h distance of the hidden states
@@ -20,7 +22,7 @@ import torch
 from torch import Tensor
 
 from auber.config import Teaching
-from auber.data.encoding import part_batch
+from auber.data.encoding import TAUGHT, part_batch
 from auber.training.captured_steps import ComputeLoss
 from auber.training.devices import Hardware
 from auber.training.outputs import OUTPUTS
@@ -30,11 +32,19 @@ if TYPE_CHECKING:
 
 
 class Teacher:
-    """A fixed copy of a model that others learn from."""
+    """A fixed copy of a model that others learn from.
 
-    def __init__(self, model: PreTrainedModel, settings: Teaching, hardware: Hardware) -> None:
+    Without a model, its outputs are stored with the rows (`EncodedRows.taught`).
+    """
+
+    def __init__(
+        self, model: PreTrainedModel | None, settings: Teaching, hardware: Hardware
+    ) -> None:
         dtype = torch.bfloat16 if hardware.precision == "bfloat16" else torch.float32
-        self._model = copy.deepcopy(model).to(hardware.device, dtype).eval().requires_grad_(False)
+        self._model: Any = model
+        if model is not None:
+            copied = copy.deepcopy(model).to(hardware.device, dtype)
+            self._model = copied.eval().requires_grad_(False)
         self._settings = settings
         self._losses: dict[str, ComputeLoss] = {}
 
@@ -50,17 +60,22 @@ class Teacher:
         def compute_loss(model: Callable[..., Any], batch: dict[str, Tensor]) -> Tensor:
             inputs, targets = part_batch(batch)
             mask = inputs["attention_mask"]
-            with torch.no_grad():
-                taught = self._model(**inputs, output_hidden_states=bool(hidden))
+            stored = targets.pop(TAUGHT, None)
+            if stored is None or hidden:
+                with torch.no_grad():
+                    taught = self._model(**inputs, output_hidden_states=bool(hidden))
             own: list[Any] = []
 
             def call_once(**given: Tensor) -> Any:
                 own.append(model(**given, output_hidden_states=bool(hidden)))
                 return own[-1]
 
-            loss = (1 - weight) * outputs.batch_loss(call_once, inputs, targets)
+            if stored is not None:
+                loss = outputs.distance(outputs.logits(call_once(**inputs)), stored, mask)
+            else:
+                loss = (1 - weight) * outputs.batch_loss(call_once, inputs, targets)
             (output,) = own
-            if weight:
+            if stored is None and weight:
                 logits = outputs.logits(output), outputs.logits(taught)
                 loss = loss + weight * outputs.distance(*logits, mask)
             if hidden:

@@ -40,6 +40,13 @@ class Outputs(ABC):
     def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
         """Return the loss of each row of a padded batch: (rows,)."""
 
+    def row_sensitivities(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
+        """Return what to differentiate for a row's importance if the targets are answers: (rows,).
+
+        It is the loss, except where the loss and its gradient are 0 at the model's own answers.
+        """
+        return self.row_losses(logits, targets, mask)
+
     def loss(self, model: Any, batch: dict[str, Tensor]) -> Tensor:
         """Return the training loss of a padded batch with its targets."""
         return self.batch_loss(model, *part_batch(batch))
@@ -69,6 +76,12 @@ class _Sequence(Outputs):
 
     def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
         return self._losses(logits, targets["labels"], "none")
+
+    def row_sensitivities(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
+        if targets["labels"].is_floating_point():
+            # Half the second derivative of (f - answer)² by a gate is the square of f's derivative.
+            return logits.float().reshape(-1)
+        return self.row_losses(logits, targets, mask)
 
     def batch_loss(self, model: Any, inputs: dict[str, Tensor], targets: Targets) -> Tensor:
         loss: Tensor = model(**inputs, **targets).loss  # the model's own
