@@ -24,7 +24,7 @@ from auber.data import make_task
 from auber.export.source import read_source
 from auber.run import provenance
 from auber.training.devices import resolve_hardware
-from benchmarks.common import StageLines, command_line, run_program
+from benchmarks.common import StageLines, command_line, make_parser, run_program
 from benchmarks.fidelity.models import KINDS, Judge, can_measure_int8
 from benchmarks.fidelity.record import Entry, add_entry, read_entries
 from benchmarks.fidelity.texts import (
@@ -42,11 +42,7 @@ from benchmarks.fidelity.texts import (
 
 def main(words: Sequence[str] | None = None) -> None:
     """Prepare texts, or measure."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.fidelity",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("fidelity", __doc__)
     commands = parser.add_subparsers(required=True)
     add = commands.add_parser("prepare", help="queries, passages and sentences").add_argument
     add("--glue", type=Path, required=True, help="a GLUE folder")

@@ -71,8 +71,3 @@ def test_random_rows_latency_and_json(run_auber, tmp_path):
     assert (check["compared"], check["warn_above"]) == (128, 0.02)
     (timing,) = data["latency"]["variants"]
     assert timing["ratio"]["median"] > 0
-
-
-def test_the_help_states_the_share(run_auber):
-    page = " ".join(run_auber("export", "--help")[1].split())
-    assert "It warns if more than 2 % of the answers differ." in page
