@@ -53,6 +53,8 @@ class TaskData:
         """The number of outputs a model needs, for each row or for each token."""
         if self.label_names is not None:
             return len(self.label_names)
+        if self.kind == "embeddings":
+            return len(self.train.labels[0])  # type: ignore[arg-type]
         return 2 if self.kind == "spans" else 1  # the start and the end of a span
 
     @property

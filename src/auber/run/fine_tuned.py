@@ -136,8 +136,9 @@ def check_fit(
             f"task {task.name}: is of kind {wanted.name} and needs a model ...{wanted.ending}, "
             f"found {type(model).__name__}; give a model of that kind ({wanted.auto_class})"
         )
-    names = None if task.label_names is None else list(task.label_names)
-    checkpoint.check_labels(name, model.config, task.num_labels, names)
+    if wanted.label:
+        names = None if task.label_names is None else list(task.label_names)
+        checkpoint.check_labels(name, model.config, task.num_labels, names)
     checkpoint.check_vocabulary(name, model.config, tokenizer)
 
 

@@ -23,7 +23,7 @@ from auber.config import Teaching
 from auber.data.encoding import part_batch
 from auber.training.captured_steps import ComputeLoss
 from auber.training.devices import Hardware
-from auber.training.outputs import OUTPUTS
+from auber.training.outputs import outputs_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -45,7 +45,8 @@ class Teacher:
         return self._losses[kind]
 
     def _make_loss(self, kind: str) -> ComputeLoss:
-        outputs, weight, hidden = OUTPUTS[kind], self._settings.outputs, self._settings.hidden
+        outputs = outputs_of(kind, self._model)
+        weight, hidden = self._settings.outputs, self._settings.hidden
 
         def compute_loss(model: Callable[..., Any], batch: dict[str, Tensor]) -> Tensor:
             inputs, targets = part_batch(batch)

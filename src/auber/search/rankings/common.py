@@ -72,9 +72,9 @@ def row_losses(
     model: PreTrainedModel, kind: str, batch: dict[str, Tensor], targets: Targets
 ) -> Tensor:
     """Return the task's loss of each row of a batch: (rows,)."""
-    from auber.training.outputs import OUTPUTS
+    from auber.training.outputs import outputs_of
 
-    outputs = OUTPUTS[kind]
+    outputs = outputs_of(kind, model)
     return outputs.row_losses(outputs.logits(model(**batch)), targets, batch["attention_mask"])
 
 
