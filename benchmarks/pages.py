@@ -9,7 +9,6 @@ the parts between the marks are generated; the rest is written by hand.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -21,8 +20,8 @@ from pathlib import Path
 from auber.config import PRESETS, make_config, settings
 from auber.system.files import write_text
 from auber.system.records import read
-from benchmarks.common import ROOT, describe_origin, markdown, run_program
-from benchmarks.regret.report import Regret, summarise
+from benchmarks.common import ROOT, describe_origin, make_parser, markdown, run_program
+from benchmarks.regret.result import Regret, summarise
 from benchmarks.results_page import write_page
 from benchmarks.scorer.record import Bench
 from benchmarks.scorer.tables import describe, draw_growth, make_tables, name_of
@@ -36,11 +35,7 @@ _AGAIN = "measure it again"
 
 def main(words: Sequence[str] | None = None) -> None:
     """Write pages."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.pages",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("pages", __doc__)
     parser.add_argument("pages", nargs="*", choices=[*PAGES, []], help="all without it")
     for name in parser.parse_args(words).pages or PAGES:
         text = PAGES[name]()

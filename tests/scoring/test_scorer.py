@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -159,7 +160,7 @@ def test_the_model_is_not_changed(make):
     assert model.config.to_dict() == config
 
 
-def test_the_key_identifies_weights_rows_and_metric():
+def test_the_key_identifies_weights_rows_metric_precision_and_version(monkeypatch):
     model, rows = made()
     other = tiny_model("bert", num_labels=3, seed=1)
     keys = {
@@ -167,8 +168,12 @@ def test_the_key_identifies_weights_rows_and_metric():
         LayerScorer(other, 0, rows, "accuracy", cpu()).key,
         LayerScorer(model, 0, random_rows(seed=1), "accuracy", cpu()).key,
         LayerScorer(model, 0, rows, "f1", cpu()).key,
+        LayerScorer(model, 0, rows, "accuracy", replace(cpu(), precision="bfloat16")).key,
     }
-    assert len(keys) == 4
+    assert len(keys) == 5
+    with monkeypatch.context() as later:
+        later.setattr(scorer, "VERSION", "later")
+        assert LayerScorer(model, 0, rows, "accuracy", cpu()).key not in keys
     assert PlanScorer(model, rows, "accuracy", cpu()).key in keys
     assert LayerScorer(copy.deepcopy(model), 0, random_rows(), "accuracy", cpu()).key in keys
 

@@ -28,8 +28,10 @@ def make(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_that_equals_its_teacher_has_only_the_task_loss(kind):
     model, batch = make(kind)
-    plain = Teacher(model, Teaching(), CPU).loss_of(kind)(model, batch)
-    taught = Teacher(model, Teaching(outputs=0.25, hidden=3.0), CPU).loss_of(kind)(model, batch)
+    plain = Teacher(model, Teaching(), CPU).loss_of(outputs_of(kind))(model, batch)
+    taught = Teacher(model, Teaching(outputs=0.25, hidden=3.0), CPU).loss_of(outputs_of(kind))(
+        model, batch
+    )
     assert plain > 0
     assert torch.allclose(taught, 0.75 * plain, atol=1e-6)
 
@@ -39,7 +41,7 @@ def test_gradients_bring_a_pruned_model_closer_to_its_teacher(kind):
     model, batch = make(kind)
     pruned = copy.deepcopy(model)
     remove(pruned, PruningPlan({0: [1]}, {1: range(20)}))
-    loss_of = Teacher(model, Teaching(outputs=1.0, hidden=1.0), CPU).loss_of(kind)
+    loss_of = Teacher(model, Teaching(outputs=1.0, hidden=1.0), CPU).loss_of(outputs_of(kind))
     optimizer = torch.optim.SGD(pruned.parameters(), lr=0.004)
     losses = []
     for _ in range(6):

@@ -114,7 +114,7 @@ class Removal:
 @options.grouped
 def command(
     run: options.Run,
-    rows: options.Rows,
+    rows: options.RowsOrTexts,
     removal: Removal,
     settings: options.RunSettings,
     json: options.Json = False,
@@ -130,6 +130,8 @@ def command(
 
     Your own tagged words: auber prune --model DIR --train a.conll --dev b.conll --kind tokens --out
     runs/ner
+
+    Without labels: auber prune --model DIR --texts pairs.csv --text query,passage --out runs/fast
     """
     from auber import api
     from auber.run import provenance
@@ -138,7 +140,7 @@ def command(
     run.check()
     config = removal.apply(settings.build(rows.task))
     with screen.listening(quiet=quiet) as progress:
-        task = rows.load(config.seed, progress)
+        task = rows.load_any(config.seed, progress)
         with provenance.recording(provenance.typed_command()):
             pruned = api.prune(
                 task=task,

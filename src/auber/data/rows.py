@@ -101,7 +101,7 @@ class TextRows(_Columns):
     kind: ClassVar[str] = "embeddings"
 
     first: tuple[str, ...]
-    labels: tuple[np.ndarray, ...]  # (dimensions,) each, float32
+    labels: tuple[np.ndarray | None, ...]  # (dimensions,) each, float32; None until it is known
 
 
 AnyRows = Rows | WordRows | QuestionRows | TextRows

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -202,7 +201,7 @@ def read_rows(source: Source, path: Path, text: str | None) -> EncodedRows:
         answers = tuple((Answer(context[:1], 0),) for context in texts[1])
         rows = QuestionRows(texts[0], texts[1], answers)
     elif kind.name == "embeddings":
-        rows = TextRows(texts[0], tuple(np.zeros((len(values), 1), np.float32)))
+        rows = TextRows(texts[0], (None,) * len(values))
     else:
         rows = Rows.from_columns(texts, [0] * len(values))
     task = TaskData(str(path), rows, rows, ("O",), kind.metric)

@@ -410,12 +410,6 @@ def _load_sentence_encoder(
         )
     modules, tokenizer = read_modules(source), load_tokenizer(source)
     check_vocabulary(str(source), config, tokenizer)
-    if modules is None:
-        logger.warning(
-            "%s: has no %s: its embeddings are taken as the mean of a text's tokens, normalised",
-            source,
-            MODULES,
-        )
     if plan:
         model = load(source).float()
     else:
@@ -427,10 +421,22 @@ def _load_sentence_encoder(
             raise CheckpointError(
                 f"{source}: the weights lack {_some(missing)}; use a complete checkpoint"
             )
-    attach_modules(model, modules or Modules(Pooling(), {}))
+    attach_modules(model, modules)
+    require_modules(model, str(source))
     if device is not None:
         model.to(device)
     return Classifier(model.eval(), tokenizer, is_trained=True)
+
+
+def require_modules(model: PreTrainedModel, name: str) -> None:
+    """Make a live encoder a sentence encoder if it has no modules, and log it."""
+    if modules_of(model) is None:
+        logger.warning(
+            "%s: has no %s: its embeddings are taken as the mean of a text's tokens, normalised",
+            name,
+            MODULES,
+        )
+        attach_modules(model, Modules(Pooling(), {}))
 
 
 def _is_unused(name: str) -> bool:

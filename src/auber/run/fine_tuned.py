@@ -120,6 +120,8 @@ def _copy_live(
     check_fit(model, tokenizer, task, f"the live {name}")
     copied = copy.deepcopy(model).float()
     classes = checkpoint.classes_of(model.config)
+    if task.kind == "embeddings":
+        checkpoint.require_modules(copied, f"the live {name}")
     checkpoint.name_outputs(
         copied, task.label_names, is_regression=task.is_regression, kind=task.kind
     )

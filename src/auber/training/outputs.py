@@ -49,6 +49,13 @@ class Outputs(ABC):
     def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
         """Return the loss of each row of a padded batch: (rows,)."""
 
+    def row_sensitivities(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
+        """Return what to differentiate for a row's importance if the targets are answers: (rows,).
+
+        It is the loss, except where the loss and its gradient are 0 at the model's own answers.
+        """
+        return self.row_losses(logits, targets, mask)
+
     def loss(self, model: Any, batch: dict[str, Tensor]) -> Tensor:
         """Return the training loss of a padded batch with its targets."""
         return self.batch_loss(model, *part_batch(batch))
@@ -78,6 +85,12 @@ class _Sequence(Outputs):
 
     def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
         return self._losses(logits, targets["labels"], "none")
+
+    def row_sensitivities(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
+        if targets["labels"].is_floating_point():
+            # Half the second derivative of (f - answer)² by a gate is the square of f's derivative.
+            return logits.float().reshape(-1)
+        return self.row_losses(logits, targets, mask)
 
     def batch_loss(self, model: Any, inputs: dict[str, Tensor], targets: Targets) -> Tensor:
         loss: Tensor = model(**inputs, **targets).loss  # the model's own
@@ -196,6 +209,15 @@ class _Embeddings(Outputs):
 
     def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
         return _relative_distances(self.pack(logits, mask), targets["labels"])
+
+    def row_sensitivities(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
+        # Half the second derivative of the squared distance by a gate is the sum of the squared
+        # derivatives of all dimensions. With random signs before them, the square of their sum is
+        # the same in the mean (Hutchinson), and takes one backward pass.
+        vectors = self.pack(logits, mask)
+        drawn = torch.randint(0, 2, vectors.shape, generator=torch.Generator().manual_seed(0))
+        signs = (2 * drawn - 1).to(vectors)
+        return (signs * vectors).sum(-1) / targets["labels"].square().sum(-1).sqrt()
 
     def batch_loss(self, model: Any, inputs: dict[str, Tensor], targets: Targets) -> Tensor:
         hidden = self.logits(model(**inputs))
