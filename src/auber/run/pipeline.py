@@ -321,7 +321,7 @@ class Pipeline:
     ) -> tuple[Scores, Tensor]:
         """Return the scores of a model on rows, and its logits."""
         logits = predict(model, rows)
-        scores = score_logits(logits, rows, self.request.task.metric)
+        scores = score_logits(logits, model, rows, self.request.task.metric)
         if not math.isfinite(scores.loss):
             raise ModelError(
                 f"evaluating: the loss on {split} must be a finite number, found {scores.loss}: "
