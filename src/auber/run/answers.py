@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,6 +29,7 @@ from auber.data.texts import Texts
 from auber.errors import ModelError, RunError
 from auber.metrics.spans import SpanTruth, best_spans
 from auber.metrics.tags import NO_TAG, read_scheme
+from auber.metrics.task_metrics import predicts_one_vector
 from auber.models.checkpoint import classes_of
 from auber.models.sentence_files import read_modules
 from auber.models.source import read_config
@@ -213,7 +215,8 @@ def _require_variety(task: TaskData) -> None:
     if task.kind == "tokens":
         labels = [tag for tags in labels for tag in tags]
     if task.kind == "embeddings":
-        labels = ["one vector" if (vector == labels[0]).all() else "another" for vector in labels]
+        vectors = torch.from_numpy(np.stack(labels))
+        labels = ["one vector"] if predicts_one_vector(vectors) else range(len(labels))
     if task.kind != "spans" and len(set(labels)) == 1:
         only = task.label_names[labels[0]] if task.label_names else labels[0]
         raise ModelError(
