@@ -148,7 +148,8 @@ def _print_settings(columns: list[str], rows: list[list[str]]) -> None:
         print(screen.wrap(f"{meaning} [{allowed}]", first="    ", later="    "))
     print()
     for name, preset in PRESETS.items():
-        print(screen.wrap(f"--preset {name}: {preset.doc}", later="    "))
+        heading = f"--preset {name} (by default method {preset.method})"
+        print(screen.wrap(f"{heading}: {preset.doc}", later="    "))
         for protocol, changes in preset.per_protocol.items():
             text = f"only under protocol {protocol}: {', '.join(changes)}"
             print(screen.wrap(text, first="    ", later="    "))
