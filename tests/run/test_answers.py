@@ -22,7 +22,7 @@ CONFIG = small_config()
 SENTENCES = make_agreement(0, 200, 24).train.first
 RECORDS = [{"text": text, "of": f"group {row // 5}"} for row, text in enumerate(SENTENCES)]
 TEXTS = auber.make_texts(RECORDS)
-LABELS = {"sequence": 3, "number": 1, "tokens": 3, "spans": 2}
+LABELS = {"sequence": 3, "number": 1, "tokens": 3, "spans": 2, "embeddings": 1}
 
 
 def start(kind="sequence", **changes):
@@ -59,6 +59,7 @@ def prune(folder, kind="sequence", texts=None, config=CONFIG, **options):
         ("number", ["spearman", "r_squared"]),
         ("tokens", ["entity_f1", "token_accuracy", "tag_explained"]),
         ("spans", ["span_f1", "span_exact"]),
+        ("embeddings", ["pair_spearman", "cosine"]),
     ],
 )
 def test_the_score_is_the_agreement(tmp_path, kind, metrics):
@@ -277,7 +278,7 @@ def test_a_model_with_an_untrained_head(tmp_path):
     assert str(error.value) == (
         f"{tmp_path / 'model'}: has no trained head (BertForMaskedLM), so it has no answers to "
         "texts; give a model ...ForSequenceClassification, ...ForTokenClassification, "
-        "...ForQuestionAnswering, or rows with labels to tune it on"
+        "...ForQuestionAnswering, a sentence encoder, or rows with labels to tune it on"
     )
 
 

@@ -47,7 +47,9 @@ def test_stored_outputs_teach_what_the_teacher_does(kind):
     losses = []
     for teacher, part in ((model, rows.select([7, 2, 0, 5])), (None, stored)):
         batch = pad_batch([part[row] for row in range(4)], rows.pad_token_id)
-        losses.append(Teacher(teacher, Teaching(outputs=1.0), CPU).loss_of(kind)(pruned, batch))
+        losses.append(
+            Teacher(teacher, Teaching(outputs=1.0), CPU).loss_of(outputs_of(kind))(pruned, batch)
+        )
     assert losses[0] > 1e-3
     assert torch.allclose(*losses, rtol=1e-4)
 
