@@ -147,13 +147,6 @@ def test_a_phone_needs_no_sideways_scrolling(show, run_page, study_page):
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_folded_tables_are_printed(show, run_page):
-    page = show(run_page)
-    assert page.locator("details[open]").count() == 0
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details[open]").count() == page.locator("details").count() > 0
-
-
 @pytest.mark.parametrize("first", [0, 3])
 def test_hostile_names_do_nothing(show, tmp_path, first):
     """Each of the names in another place; `test_render` has every name in every place."""

@@ -23,6 +23,7 @@ from auber.scoring import (
     check_caution,
     standard_errors,
 )
+from auber.scoring import scorer as module
 from auber.training.evaluation import predict
 from tests.scoring.test_crossfit import made_folds, near_predictions
 from tests.scoring.test_scorer import pruned_score, random_rows
@@ -118,17 +119,20 @@ def test_a_layer_without_heads_can_be_scored():
 
 @pytest.mark.parametrize(("make", "sharing"), [(whole, 1), (sharded, 2), (cross_fit, 2)])
 def test_scorers_on_one_device_share_its_memory(make, sharing, monkeypatch):
-    seen, cut_rows = [], LayerScorer._cut_rows
+    rooms, cut_rows = [], LayerScorer._cut_rows
 
     def listening(self, *arguments):
-        seen.append(self._sharing)
-        return cut_rows(self, *arguments)
+        chunks = cut_rows(self, *arguments)
+        rooms.append(self._room)
+        return chunks
 
     monkeypatch.setattr(LayerScorer, "_cut_rows", listening)
+    monkeypatch.setattr(module, "available_bytes", lambda device: 2**50)
     scorer = make(*pruned_start())
-    assert seen == [], "nothing is computed before the first score"
+    assert rooms == [], "nothing is computed before the first score"
     scorer.score((1,))
-    assert seen == [sharing] * sharing
+    share = module._USABLE_MEMORY * 2**50 / sharing
+    assert rooms == pytest.approx([share] * sharing, rel=1e-3)
 
 
 def test_an_unused_scorer_is_freed_at_once():

@@ -8,27 +8,11 @@ import torch
 from auber.models.encoders import encoder_of
 from auber.models.encoders.attention import OUT_OF_REACH
 from auber.models.plan import PruningPlan
-from auber.models.surgery import masked, remove
+from auber.models.surgery import remove
 from auber.training.devices import cast_copy
 from tests.kinds import TOKEN_KINDS
 from tests.scoring.test_scorer import assert_predicts_like_the_pruned, random_rows
-from tests.tiny_models import HIDDEN, LAYERS, random_batch, tiny_model
-
-
-def test_removing_takes_a_head_out_of_every_third():
-    model = tiny_model("modernbert", attention_bias=True)
-    thirds = [third.clone() for third in model.model.layers[1].attn.Wqkv.weight.chunk(3)]
-    batch = random_batch(model)
-    with torch.no_grad(), masked(model, {1: [0, 3]}):
-        expected = model(**batch).logits
-    remove(model, {1: [3]})
-    remove(model, {1: [0]})
-    fused = model.model.layers[1].attn.Wqkv
-    assert (fused.weight.shape, fused.out_features) == ((48, HIDDEN), 48)
-    for mine, third in zip(fused.weight.chunk(3), thirds, strict=True):
-        assert torch.equal(mine, third[8:24])
-    with torch.no_grad():
-        torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=0)
+from tests.tiny_models import LAYERS, tiny_model
 
 
 @pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
