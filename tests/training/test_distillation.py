@@ -37,6 +37,17 @@ def test_a_model_that_equals_its_teacher_has_only_the_task_loss(kind):
     assert torch.allclose(taught, 0.75 * plain, atol=1e-6)
 
 
+def test_a_teacher_in_half_precision_keeps_its_angles():
+    model = tiny_model("modernbert")
+    half = Hardware(CPU.device, "bfloat16", 1)
+    teacher = Teacher(model, Teaching(outputs=1.0), half)._model
+    assert teacher.dtype == torch.bfloat16
+    angles = dict(model.named_buffers())
+    assert any("inv_freq" in name for name in angles)
+    for name, buffer in teacher.named_buffers():
+        assert torch.equal(buffer, angles[name])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_stored_outputs_teach_what_the_teacher_does(kind):
     model, _ = make(kind)
