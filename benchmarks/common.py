@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     import pandas
 
 ROOT = Path(__file__).parents[1]
+
+
+def make_parser(program: str, description: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a program's options."""
+    return argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{program}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def command_line(program: str) -> str:

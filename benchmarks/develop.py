@@ -32,7 +32,7 @@ from auber.search.registry import get_method
 from auber.system.files import write_json
 from auber.system.records import Count, Name, Number, Record, read
 from auber.training.devices import resolve_hardware
-from benchmarks.common import command_line, interval, run_program, show
+from benchmarks.common import command_line, interval, make_parser, run_program, show
 
 CONTROL = "original+tuning"
 
@@ -68,11 +68,7 @@ class Experiment(Record):
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run an experiment, or compare some."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.develop",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("develop", __doc__)
     add = parser.add_argument
     add("--model", help="a pretrained encoder's folder or hub name")
     add("--task", help="a known task")

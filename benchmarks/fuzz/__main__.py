@@ -24,7 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from benchmarks.common import run_program
+from benchmarks.common import make_parser, run_program
 
 if TYPE_CHECKING:
     from benchmarks.fuzz.trial import Reader
@@ -36,11 +36,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """Fuzz, print the counts, and exit with 1 if something was found."""
     from benchmarks.fuzz.readers import READERS
 
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.fuzz",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("fuzz", __doc__)
     add = parser.add_argument
     add("--inputs", type=int, default=100_000, help="over all readers")
     add("--reader", choices=sorted(READERS), action="append", help="this one; may be repeated")

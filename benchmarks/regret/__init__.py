@@ -1,5 +1,5 @@
 """Regret: how far a search ends below the best mask of a layer.
 
-`record` scores every mask of some layers, as runs of method exhaustive do, into `tables`. On these,
-searches are replayed without a model (`replay`), and what they miss is summed up (`result`).
+`record` scores every mask of some layers into `tables`. On these, `replay` plays searches without a
+model, and `result` sums up what they miss.
 """

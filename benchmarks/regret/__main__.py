@@ -12,27 +12,20 @@ Example: python -m benchmarks.regret results/regret/tables.json --seeds 2
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from auber.config import parse_assignment
 from auber.report.figures import write_figure
-from auber.system.records import parse
-from benchmarks.common import StageLines, command_line, run_program, show
-from benchmarks.regret.report import Regret, draw_regret, summarise
-from benchmarks.regret.result import PLAYERS, measure_regret
+from benchmarks.common import StageLines, command_line, make_parser, run_program, show
+from benchmarks.regret.result import PLAYERS, draw_regret, measure_regret, summarise
 from benchmarks.regret.tables import read_tables, write_compact, write_tables
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Replay, print a summary, and store the result and its figure."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.regret",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("regret", __doc__)
     add = parser.add_argument
     add("sources", nargs="+", type=Path, metavar="FILE", help="exhaustive runs, or tables of them")
     add(
@@ -56,14 +49,13 @@ def main(words: Sequence[str] | None = None) -> None:
     settings = dict(parse_assignment(text) for text in arguments.set)
     seeds, command = arguments.seeds, command_line("regret")
     result = measure_regret(runs, players, seeds, StageLines(), settings, command)
-    regret = parse(Regret, result, "the result", "measure it again")
     if arguments.out:
-        write_compact(arguments.out, result)
-        write_figure(draw_regret(regret), arguments.out.with_suffix(".svg"))
+        write_compact(arguments.out, result.to_json(drop_none=True))
+        write_figure(draw_regret(result), arguments.out.with_suffix(".svg"))
     if arguments.json:
-        print(json.dumps(result, indent=1))
+        print(json.dumps(result.to_json(drop_none=True), indent=1))
     else:
-        show(summarise(regret), "Mean regret in points ± half of its 95 % interval over seeds")
+        show(summarise(result), "Mean regret in points ± half of its 95 % interval over seeds")
 
 
 if __name__ == "__main__":

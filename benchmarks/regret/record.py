@@ -10,7 +10,6 @@ Example: python -m benchmarks.regret.record --model DIR --task rte --data GLUE -
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,7 +36,7 @@ from auber.search.players.exhaustive import all_masks, layer_states
 from auber.search.state import NORMS, block_state
 from auber.system.records import parse
 from auber.training.devices import resolve_hardware
-from benchmarks.common import StageLines, command_line, run_program
+from benchmarks.common import StageLines, command_line, make_parser, run_program
 from benchmarks.regret.tables import RunTables, Units, write_tables
 
 _BLOCKS = 12  # of a layer's neurons: as many masks as a layer of twelve heads has
@@ -45,11 +44,7 @@ _BLOCKS = 12  # of a layer's neurons: as many masks as a layer of twelve heads h
 
 def main(words: Sequence[str] | None = None) -> None:
     """Record the tables and write them into a file."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.regret.record",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("regret.record", __doc__)
     add = parser.add_argument
     add("--model", required=True, help="a pretrained encoder's folder or hub name")
     add("--task", required=True, help="a known task")

@@ -17,11 +17,11 @@ import numpy as np
 from auber.config import Config
 from auber.errors import RunError
 from auber.search.game import PruningGame
-from auber.search.methods import LayerChoice, LayerSearch
+from auber.search.methods import LayerChoice, LayerSearch, ScoredMasks
 from auber.search.players import greedy, surrogate
 from auber.search.players.dqn import play_layer
+from auber.system import seeds
 from auber.system.progress import Progress
-from benchmarks.regret import evolution
 from benchmarks.regret.tables import LayerTable
 
 if TYPE_CHECKING:
@@ -30,14 +30,44 @@ if TYPE_CHECKING:
 BUDGETS = (50, 100, 200, 300)  # rewards after which searches are compared
 REWARDS = (1, *range(10, 301, 10))  # where a curve is drawn; every budget is among them
 
+_PARENTS = 10
+_PATIENCE = 1000  # children in a row that are known already
+_POINTS = 100.0
+
+
+def evolve(search: LayerSearch) -> LayerChoice:
+    """Score as many children of the best masks as the surrogate scores, and return the best mask.
+
+    Each child takes every unit from one of two parents, drawn from the best masks known, and then
+    changes a unit with probability 1 / n.
+    """
+    draw = seeds.generator(search.config.seed, "evolution", search.layer)
+    heads, scored = np.array(search.heads), ScoredMasks(search)
+    scored.add([()])
+    rewards = min(search.config.surrogate.rewards, 2 ** len(heads) - 1)
+    repeats = 0
+    while len(scored) < rewards and repeats < _PATIENCE:
+        parents = sorted(scored.scores, key=lambda mask: -scored.objective(mask))[:_PARENTS]
+        if len(parents) < _PARENTS:
+            removed = draw.random(len(heads)) < 0.5
+        else:
+            pair = draw.choice(_PARENTS, 2, replace=False)
+            one, other = (np.isin(heads, parents[place]) for place in pair)
+            removed = np.where(draw.random(len(heads)) < 0.5, one, other)
+            removed ^= draw.random(len(heads)) < 1 / len(heads)
+        mask = tuple(heads[removed].tolist())
+        repeats = 0 if mask not in scored.scores and not removed.all() else repeats + 1
+        if repeats == 0:
+            scored.add([mask])
+    return scored.choose(scored.best(), curve=scored.curve())
+
+
 # Searches that need no state; greedy search draws nothing and plays once.
 SEARCHES: dict[str, Callable[[LayerSearch], LayerChoice]] = {
     "surrogate": surrogate.choose_layer,
-    "evolution": evolution.choose_layer,
+    "evolution": evolve,
     "greedy": greedy.choose_layer,
 }
-
-_POINTS = 100.0
 
 
 @dataclass(frozen=True)

@@ -128,24 +128,21 @@ def write_compact(path: Path, data: Mapping[str, Any]) -> None:
 
 def _read_run(folder: Path) -> RunTables:
     result = read_json(folder / "result.json", _AGAIN, missing="name a finished run")
-    where = str(folder)
     if not isinstance(result, dict) or result.get("method") != "exhaustive":
-        raise RunError(f"{where}: must be a run of method exhaustive, which scores every mask")
-    plain = {"reward.measure": "metric", "search.prior": "none"}
-    config = {key: result.get("config", {}).get(key, plain[key]) for key in plain}
-    if config != plain:
+        raise RunError(f"{folder}: must be a run of method exhaustive, which scores every mask")
+    config = {"reward.measure": "metric", "search.prior": "none", **result.get("config", {})}
+    found = config["reward.measure"], config["search.prior"]
+    if found != ("metric", "none"):
         raise RunError(
-            f"{where}: must be a run with reward.measure = metric and search.prior = none, found "
-            f"{' and '.join(map(str, config.values()))}; record one with --preset paper"
+            f"{folder}: must be a run with reward.measure = metric and search.prior = none, found "
+            f"{' and '.join(map(str, found))}; record one with --preset paper"
         )
     layers = []
     for path in sorted((folder / "stages").glob("layer-*.json")):
         search = read_json(path, _AGAIN).get("search")
-        if search is None:  # a layer of one head is skipped
-            continue
-        keys = ("heads", "reward_rows", "states", "scores")
-        found = {key: search[key] for key in keys if key in search}
-        layers.append({"layer": int(path.stem.removeprefix("layer-")), **found})
-    fields = RunTables.model_fields.keys() - {"layers", "units"}
-    origin = {key: result.get(key) for key in fields}
-    return parse(RunTables, {**origin, "layers": layers}, where, _AGAIN)
+        if search is not None:  # a layer of one head is skipped
+            numbers = {key: search[key] for key in LayerTable.model_fields if key in search}
+            layers.append({**numbers, "layer": int(path.stem.removeprefix("layer-"))})
+    origin = {key: result.get(key) for key in RunTables.model_fields}
+    tables = {**origin, "units": "heads", "layers": layers}
+    return parse(RunTables, tables, str(folder), _AGAIN)

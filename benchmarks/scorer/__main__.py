@@ -23,7 +23,7 @@ from auber.run import provenance
 from auber.system.files import write_json
 from auber.system.progress import Progress
 from auber.training.devices import resolve_hardware
-from benchmarks.common import StageLines, command_line, run_program, show
+from benchmarks.common import StageLines, command_line, make_parser, run_program, show
 from benchmarks.scorer.floor import measure_matrix_rate
 from benchmarks.scorer.growth import measure_growth
 from benchmarks.scorer.record import Bench, DeviceRecord, SubjectRecord
@@ -44,11 +44,7 @@ PARTS = ("rewards", "tuning", "run", "growth")
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, print the tables, and store the result."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scorer",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("scorer", __doc__)
     add, limits = parser.add_argument, Limits()
     add("--size", choices=SIZES, default="base", help="a BERT with random weights")
     add("--model", help="a model's folder or hub name instead")

@@ -7,7 +7,6 @@ Example: python -m benchmarks.soak --out results/soak.json --only kill_runs
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import threading
@@ -26,7 +25,7 @@ from auber.run import provenance
 from auber.system.files import write_json
 from auber.system.records import read
 from auber.training.devices import resolve_hardware
-from benchmarks.common import command_line, run_program
+from benchmarks.common import command_line, make_parser, run_program
 from benchmarks.soak import faults, load
 from benchmarks.soak.job import Job
 from benchmarks.soak.record import Figure, Soak
@@ -59,11 +58,7 @@ ON_JOB: dict[str, tuple[Drill, int]] = {
 
 def main(words: Sequence[str] | None = None) -> None:
     """Do the drills."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.soak",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("soak", __doc__)
     names = [*ON_LOAD, *ON_JOB]
     parser.add_argument("--out", type=Path, required=True, help="a .json file for the figures")
     parser.add_argument("--only", nargs="+", choices=names, help="these; other figures stay")

@@ -14,8 +14,10 @@ from auber.config import Config, make_config
 from auber.data import load_task
 from auber.data.encoding import encode_split
 from auber.data.task import TaskData
+from auber.data.texts import Texts
 from auber.errors import ConfigError, unknown_name
 from auber.models import checkpoint
+from auber.run.answers import describe_task
 from auber.run.files import read_row_settings
 from auber.run.fine_tuned import NO_TOKENIZER, check_fit, check_lengths, warn_of_classes
 from auber.run.folder import Resume, check_place
@@ -43,7 +45,7 @@ def prune(
     model: str | Path | PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
-    task: str | TaskData,
+    task: str | TaskData | Texts,
     method: str | None = None,
     player: Player | None = None,
     heads: int | str | Path | None = None,
@@ -59,7 +61,8 @@ def prune(
     Args:
         model: A folder, hub name, finished run, or a live model, which is not changed.
         tokenizer: The tokenizer of a live model.
-        task: The name of a known task, or rows as `auber.make_task` returns them.
+        task: The name of a known task, rows as `auber.make_task` returns them, or texts without
+            labels as `auber.make_texts` returns them: the answers of `model` are their labels.
         method: One of the methods that `auber list methods` shows. By default that of the preset:
             `auber` for `paper` and `reference`; for `default` it is `exchange`, or `auber` if
             `heads`, `origin` or a setting of its search is given.
@@ -82,6 +85,7 @@ def prune(
     """
     listener, trackers = _split_listeners(progress)
     _check_folder(out, resume, trackers)
+    task = describe_task(task, model) if isinstance(task, Texts) else task
     task, settings = _load_task(task, config)
     if keep is not None:
         settings = settings.replace({"size.keep": check_keep(keep)})

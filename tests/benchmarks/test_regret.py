@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import shutil
@@ -11,15 +12,48 @@ import pytest
 
 from auber.config import make_config
 from auber.errors import ConfigError, RunError
+from auber.report.figures import to_svg
 from auber.search.players.exhaustive import all_masks
 from auber.system.progress import Progress
+from auber.system.records import parse
 from benchmarks.common import ROOT
 from benchmarks.regret import __main__ as regret
 from benchmarks.regret.replay import REWARDS, expected_regret, play_agent, play_search
-from benchmarks.regret.result import measure_regret
+from benchmarks.regret.result import Regret, draw_regret, measure_regret, summarise
 from benchmarks.regret.tables import LayerTable, RunTables, read_tables
 
 KEPT = ROOT / "results" / "regret"
+
+BUDGETS = (50, 100, 200, 300)
+
+
+def make_regret(task="toys"):
+    """A result of two layers, where an agent misses half a point and random search more."""
+    amounts = {"paper": 0.5, "greedy": 0.6, "random": 0.8}
+    means = {
+        search: {
+            "regret": [amount] * len(REWARDS),
+            **{
+                str(budget): {
+                    "mean": amount,
+                    "over_layers": {"n": 2, "interval": [-1.4, 2.4] if search == "paper" else None},
+                }
+                for budget in BUDGETS
+            },
+        }
+        for search, amount in amounts.items()
+    }
+    layers = [{"layer": layer, "searches": copy.deepcopy(means)} for layer in (0, 2)]
+    recorded = [{"seed": 0, "command": "auber prune --method exhaustive", "provenance": {}}]
+    names = {"model": "made-up", "task": task, "metric": "accuracy", "protocol": "seen"}
+    return {
+        "format": 1,
+        "kind": "auber regret",
+        "command": "python -m benchmarks.regret runs/all",
+        "seeds": 2,
+        "rewards": list(REWARDS),
+        "panels": [{**names, "recorded": recorded, "layers": layers, "mean": means}],
+    }
 
 
 def make_table(layer=0, num_heads=4, score=None):
@@ -81,16 +115,16 @@ def test_an_agent_that_sees_all_masks_has_no_regret():
 def test_means_and_intervals():
     run = make_run(layers=(make_table(), make_table(1, score=lambda mask: 0.5)))
     result = measure_regret([run], ["surrogate", "greedy", "random"], 2, Progress())
-    (panel,) = result["panels"]
-    assert result["rewards"] == list(REWARDS)
-    assert [layer["layer"] for layer in panel["layers"]] == [0, 1]
-    assert panel["layers"][0]["optimum"] == {"removed": [1, 3], "score": 0.7}
-    random = panel["mean"]["random"]
-    assert random["regret"][0] == pytest.approx(10)  # of 20 and 0
-    assert random["50"] == {"mean": 0.0, "over_layers": {"n": 2, "interval": None}}
-    assert "over_seeds" not in panel["mean"]["greedy"]["choice"]
-    assert panel["mean"]["surrogate"]["50"]["over_seeds"]["n"] == 2
-    assert len(panel["layers"][0]["searches"]["surrogate"]["choice"]["plays"]) == 2
+    (panel,) = result.panels
+    assert result.rewards == REWARDS
+    assert [layer.layer for layer in panel.layers] == [0, 1]
+    assert panel.layers[0].optimum == {"removed": [1, 3], "score": 0.7}
+    assert panel.curve("random")[0] == pytest.approx(10)  # of 20 and 0
+    random = panel.over_layers["random"]["50"]
+    assert (random["n"], random["mean"], random["low"]) == (2, 0.0, None)
+    searches = panel.layers[0].searches
+    assert searches["greedy"].numbers["choice"].plays is None
+    assert len(searches["surrogate"].numbers["choice"].plays) == 2
 
 
 @pytest.mark.parametrize(
@@ -135,6 +169,47 @@ def test_the_kept_tables_give_the_kept_result(tmp_path, capsys):
     )
     for mine, theirs in zip(found["panels"], kept["panels"], strict=True):
         for search in ("greedy", "random"):
-            assert mine["mean"][search] == theirs["mean"][search]
+            for one, other in zip(mine["layers"], theirs["layers"], strict=True):
+                assert one["searches"][search] == other["searches"][search]
     assert (tmp_path / "out.svg").read_text().startswith("<")
     assert "random masks, in expectation" in capsys.readouterr().out
+
+
+def parse_regret(**changes):
+    return parse(Regret, {**make_regret(), **changes}, "regret.json", "measure it again")
+
+
+def test_the_summary_has_the_mean_of_all_layers_and_tasks():
+    panels = [make_regret(task)["panels"][0] for task in ("toys", "cats")]
+    for layer in panels[1]["layers"]:
+        layer["searches"]["paper"]["100"] = {"mean": 0.7, "plays": [0.6, 0.8]}
+    for layer in panels[0]["layers"]:
+        layer["searches"]["paper"]["100"] = {"mean": 0.5, "plays": [0.5, 0.5]}
+    table = summarise(parse_regret(panels=panels)).set_index("player")
+    assert table["layers"].tolist() == ["4", "4", "4"]
+    # of 0.55 and 0.65 with one degree of freedom: 12.706 * 0.05
+    assert table.loc["DQN, preset paper", "after 100"] == "0.600 ± 0.635"
+    assert table.loc["random masks, in expectation", "after 300"] == "0.800"
+
+
+@pytest.mark.parametrize("panels", [1, 2, 4])
+def test_the_legend_of_the_regret_figure_is_within_it(panels):
+    panel = make_regret()["panels"][0]
+    figure = draw_regret(parse_regret(panels=[panel] * panels))
+    assert "random masks, in expectation" in to_svg(figure)
+    box, whole = figure.legends[0].get_window_extent(), figure.bbox
+    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
+    assert whole.y0 <= box.y0 < box.y1 <= whole.y1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 2}, "'format' must be 1, found 2; .* measure it again$"),
+        ({"panels": []}, "'panels' must be at least 1 entries long"),
+        ({"panels": [{}]}, "lacks 'panels.0.model'"),
+    ],
+)
+def test_damage_is_named(changes, message):
+    with pytest.raises(RunError, match=f"^regret.json: {message}"):
+        parse_regret(**changes)

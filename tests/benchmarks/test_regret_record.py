@@ -82,7 +82,7 @@ def test_every_mask_is_scored(units, protocol, task, tmp_path, monkeypatch):
             by_hand = accuracy_by_hand(models, folds, train, rewarded, plan)
             assert table.known[mask] == pytest.approx(by_hand)
     result = measure_regret([run], ["paper", "surrogate", "random"], 1, Progress())
-    assert [panel["units"] for panel in result["panels"]] == [units]
+    assert [panel.units for panel in result.panels] == [units]
 
 
 def test_a_gpu_machine_needs_no_optional_package():

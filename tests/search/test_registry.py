@@ -15,7 +15,7 @@ from auber.search.registry import METHODS, default_method, get_method
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.search.made import ranking_inputs
 from tests.small import small_config, small_start, small_task
-from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, tiny_model
+from tests.tiny_models import HEADS, LAYERS, tiny_model
 
 RANKINGS = ["random", "confidence", "michel", "fisher", "voita"]
 TO_SIZE = ["random", "michel", "fisher", "voita"]
@@ -63,15 +63,6 @@ def test_the_method_of_a_run_that_names_none(preset, settings, given, name, reas
     assert method.name == name
     assert (found is not None) == (reason is not None)
     assert reason is None or f" because {reason} is given; " in found
-
-
-@pytest.mark.parametrize("name", RANKINGS)
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_every_family_loses_the_number_asked_for(name, model_type):
-    model = tiny_model(model_type)
-    plan = choose(name, model, 5).plan
-    assert plan.num_heads == 5
-    remove(model, plan)
 
 
 @pytest.mark.parametrize("name", RANKINGS)

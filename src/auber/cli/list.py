@@ -47,6 +47,9 @@ _METRICS = {
     "tag_explained": ("tokens", "share of the tags' entropy that the logits explain"),
     "span_exact": ("spans", "share of rows whose best span is a correct answer"),
     "span_f1": ("spans", "mean token F1 of the best span and the answer"),
+    "cosine": ("embeddings", "mean cosine of a text's vector and the unpruned model's"),
+    "pair_spearman": ("embeddings", "rank correlation of the similarities of near texts, in this "
+    "and in the unpruned model"),
 }  # fmt: skip
 
 

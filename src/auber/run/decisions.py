@@ -67,6 +67,7 @@ class Decisions:
             config,
             self._progress,
             {} if known is None else known,
+            self._request.task.is_answered,
             self._run.settle,
         )
         try:

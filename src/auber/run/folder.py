@@ -7,7 +7,7 @@
     scores.jsonl  the ledger of scores
     events.jsonl  what happened, with numbers, in order
     stages/       NAME.json for each finished stage; the weights of the newest one, of the first and
-                  of fold models
+                  of fold models; without labels the outputs of the unpruned model
     settled.json  numbers that depended on the clock, so that a resumed run uses the same
     progress.json where the run is while it works (`auber.run.progress`), for 'auber watch'
     tuning.json   the trials of --tune, which come before the run
@@ -53,7 +53,7 @@ from auber.run.files import (
 )
 from auber.run.ledger import Ledger
 from auber.run.records import RunIdentity, SettledRecord, StageRecord, UpgradeRecord
-from auber.search.stages import BUDGET, PLAN, PRIOR, RATE, is_layer_stage, is_of
+from auber.search.stages import ANSWERS, BUDGET, PLAN, PRIOR, RATE, is_layer_stage, is_of
 from auber.system import records
 from auber.system.distributed import is_main_process, wait_for_all
 from auber.system.files import cut_torn_line, digest_file, is_refusal, write_json, write_text
@@ -92,6 +92,7 @@ _REMEDIES: dict[str, Callable[[Any], str]] = {
     ),
 }
 _REQUIRED: Mapping[str, tuple[str, ...]] = {  # what a stage must have recorded
+    ANSWERS: ("answers_sha256",),
     RATE: ("rate",),
     "first": ("digest",),
     PRIOR: ("plan",),
@@ -450,7 +451,8 @@ class Run:
         waste = [path for path in self.folder.iterdir() if _SCRATCH.fullmatch(path.name)]
         waste += [*stages.glob(".*"), *(self.folder / MODELS).glob(".*")]
         if self.is_complete:
-            waste += [path for path in stages.glob("*") if path.is_dir()] + [self.folder / PROGRESS]
+            waste += [path for path in stages.glob("*") if path.suffix != ".json"]
+            waste += [self.folder / PROGRESS]
         for path in waste:
             with suppress(OSError):  # harmless if it stays
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

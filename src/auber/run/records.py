@@ -232,6 +232,7 @@ class StageRecord(Record):
     weights: bool = False  # whether the weights at its end were stored
     model_sha256: str | None = None  # of those weights
     peak_gpu_bytes: Count | None = None
+    answers_sha256: str | None = None  # of the file of the unpruned model's answers
     digest: str | None = None  # of the fine-tuned weights, in stage `first`
     learned: LearnedRecord | None = None  # in stage `first`
     removed: Heads | Plan | None = None  # from one layer, or from all by a ranking
@@ -346,6 +347,23 @@ class ComparedRecord(Record):
     tokens: Count
 
 
+class OrderRecord(Record):
+    """How like the unpruned model's order that of each group is (`auber.metrics.orders`)."""
+
+    groups: Count  # of at least two rows
+    same_first: Share
+    ndcg: Number  # mean
+    low_ndcg: Number  # that a tenth of the groups is below
+    spearman: Number
+
+
+class AgreementRecord(Record):
+    """How well a model agrees with the unpruned one on dev, without labels."""
+
+    metrics: dict[Name, Number]
+    orders: OrderRecord | None = None  # of rows with groups and numbers for answers
+
+
 class ModelRecord(Record):
     """How a model that a run made does, and what was removed from it."""
 
@@ -356,6 +374,7 @@ class ModelRecord(Record):
     neurons: NeuronCounts | None = None  # like the next two, not in results of the first edition
     remaining: RemainingSize | None = None
     after: ComparedRecord | None = None
+    agreement: AgreementRecord | None = None
     plan: Plan
     model_sha256: str | None = None
 
@@ -425,6 +444,7 @@ class ResultRecord(ModelRecord):
     labels: Count
     rows: RowCounts
     metric: Name
+    answered: bool = False  # without labels: the score is the agreement with the unpruned model
     protocol: Name
     seed: Whole
     before: ComparedRecord | None = None  # the fine-tuned model

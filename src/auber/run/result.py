@@ -21,6 +21,7 @@ from auber.run.records import (
 )
 from auber.run.request import Request
 from auber.search.stages import (
+    ANSWERS,
     LAST,
     PLAN,
     PRIOR,
@@ -49,6 +50,7 @@ class Evaluated:
     model: PreTrainedModel
     dev: Scores
     train: Scores | None  # None for the fine-tuned model, where it is not reported
+    agreement: dict[str, Any] | None = None  # with the unpruned model, without labels
     milliseconds: float | None = None
     tokens: int = 0
     share: float | None = None  # of several sizes
@@ -88,6 +90,7 @@ def describe_result(
         "labels": task.num_labels,
         "rows": {"train": len(task.train), "dev": len(task.dev)},
         "metric": task.metric,
+        **({"answered": True} if task.is_answered else {}),
         "protocol": config.protocol,
         "seed": config.seed,
         **_describe_model(request, chosen),
@@ -139,6 +142,7 @@ def _describe_model(request: Request, evaluated: Evaluated) -> dict[str, Any]:
         },
         "remaining": _describe_size(encoder, request.config.max_length),
         **({} if evaluated.milliseconds is None else {"after": _compare(request, evaluated)}),
+        **({} if evaluated.agreement is None else {"agreement": evaluated.agreement}),
         "plan": plan.to_json(),
     }
 
@@ -228,7 +232,8 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
             for name, tuning in tunings.items()
             if is_of(name, LAST) or is_of(name, STEP)
         ),
-        "evaluation": evaluation_seconds,
+        # with the answers of the unpruned model
+        "evaluation": evaluation_seconds + (stages[ANSWERS].seconds if ANSWERS in stages else 0.0),
         "total": sum(stage.seconds for stage in stages.values()) + evaluation_seconds,
     }
     optional = {
