@@ -26,8 +26,10 @@ from auber.data.task import TaskData
 from auber.data.task_types import TASK_TYPES, task_type_of_class
 from auber.data.texts import Texts
 from auber.errors import ModelError, RunError
+from auber.metrics.orders import compare_orders
 from auber.metrics.spans import SpanTruth, best_spans
 from auber.metrics.tags import NO_TAG, read_scheme
+from auber.metrics.task_metrics import get_metric
 from auber.models.checkpoint import classes_of
 from auber.models.sentence_files import read_modules
 from auber.models.source import read_config
@@ -44,6 +46,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
 SPLITS = ("train", "dev")
+
+# What is measured besides the metric of the task: the reward, and what is easy to read.
+_MEASURES = {
+    "classes": ("explained",),
+    "numbers": ("r_squared",),
+    "tags": ("token_accuracy", "tag_explained"),
+    "spans": ("span_exact",),
+}
 
 
 def describe_task(texts: Texts, model: str | Path | PreTrainedModel) -> TaskData:
@@ -117,6 +127,23 @@ def answer_texts(request: Request, run: Run, progress: Progress) -> Request:
     answered = replace(task, **rows)
     _require_variety(answered)
     return replace(request, task=answered, answers=outputs)
+
+
+def measure_agreement(logits: Tensor, rows: EncodedRows, task: TaskData) -> dict[str, Any]:
+    """Return what an `AgreementRecord` has, for the logits of a model on dev."""
+    truth = rows.truth(logits.device)
+    names = _MEASURES[get_metric(task.metric).compares]
+    found: dict[str, Any] = {
+        "metrics": {
+            name: float(get_metric(name).compute(logits, truth))
+            for name in dict.fromkeys((task.metric, *names))
+        }
+    }
+    if task.groups is not None and task.is_regression:
+        orders = compare_orders(logits.reshape(-1).cpu(), rows.labels, task.groups)
+        if orders is not None:
+            found["orders"] = orders
+    return found
 
 
 def _write(
