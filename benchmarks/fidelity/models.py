@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from auber.data.encoding import EncodedRows, encode_split
@@ -61,7 +59,7 @@ class _Reranker(Kind):
         return Rows.from_columns(columns, [0.0] * len(columns[0]))
 
     def compare(self, side: Side, rows: EncodedRows, unpruned: Tensor, own: Tensor) -> Measures:
-        return compare_scores(*(_array(each).reshape(-1, CANDIDATES) for each in (unpruned, own)))
+        return compare_scores(unpruned.reshape(-1, CANDIDATES), own.reshape(-1, CANDIDATES))
 
 
 class _Encoder(Kind):
@@ -74,7 +72,7 @@ class _Encoder(Kind):
         return TextRows(side.texts, (None,) * len(side.texts))
 
     def compare(self, side: Side, rows: EncodedRows, unpruned: Tensor, own: Tensor) -> Measures:
-        return compare_vectors(_array(unpruned), _array(own), side.places())
+        return compare_vectors(unpruned, own, side.places())
 
 
 class _Tagger(Kind):
@@ -91,19 +89,13 @@ class _Tagger(Kind):
     def compare(self, side: Side, rows: EncodedRows, unpruned: Tensor, own: Tensor) -> Measures:
         truth = rows.truth(torch.device("cpu"))
         assert isinstance(truth, TagTruth)
-        return compare_tags(
-            *(each.cpu()[truth.places].argmax(-1).numpy() for each in (unpruned, own))
-        )
+        return compare_tags(*(each[truth.places].argmax(-1) for each in (unpruned, own)))
 
 
 def _checked(rows: Sequence[Row], count: int) -> Sequence[Row]:
     if len(rows) < count:
         raise ConfigError(f"--counts must be at most {len(rows)}, found {count}; prepare more")
     return rows[:count]
-
-
-def _array(values: Tensor) -> NDArray[np.float64]:
-    return values.double().cpu().numpy()
 
 
 KINDS: dict[str, Kind] = {"reranker": _Reranker(), "encoder": _Encoder(), "tagger": _Tagger()}
