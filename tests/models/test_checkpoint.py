@@ -18,8 +18,8 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.remote_code import needs_code
 from auber.models.surgery import remove
-from auber.training.outputs import OUTPUTS
-from tests.kinds import TOKEN_KINDS
+from auber.training.outputs import outputs_of
+from tests.kinds import METRICS_OF, TOKEN_KINDS
 from tests.models.conftest import PLAN, edit_config
 from tests.tiny_models import (
     HEADS,
@@ -44,8 +44,7 @@ def pretrained(tmp_path):
 @torch.no_grad()
 def output(model, batch):
     task_type = task_type_of_class(type(model).__name__)
-    found = model(**batch)
-    return found[0] if task_type is None else OUTPUTS[task_type.name].logits(found)
+    return outputs_of(task_type.name).logits(model(**batch))
 
 
 def refuse(message):
@@ -74,12 +73,11 @@ PLANS = {
             for name in ("both", "even")
         ),
         *(("bert", "sequence", name) for name in PLANS if name not in ("both", "even")),
-        *(("bert", form, name) for form in ("bare", *TOKEN_KINDS) for name in ("both", "whole")),
+        *(("bert", form, name) for form in METRICS_OF for name in ("both", "whole")),
     ],
 )
 def test_a_loaded_model_computes_exactly_the_same(model_type, form, plan, tmp_path):
-    bare, plan = form == "bare", PLANS[plan]
-    model = tiny_model(model_type, kind="sequence" if bare else form, bare=bare)
+    plan, model = PLANS[plan], tiny_model(model_type, kind=form)
     remove(model, plan, allow_empty_layers=True)
     batch = random_batch(model)
     checkpoint.save(model.train(), None, tmp_path)
@@ -231,7 +229,7 @@ def test_other_folders_and_files_are_not_replaced(tmp_path):
 def test_a_model_with_another_head_is_not_saved(tmp_path):
     from transformers import BertForMaskedLM
 
-    message = r"^A bare encoder or one of \.\.\.ForSeq.*Answering can be saved, found BertForMask"
+    message = r"^One of \.\.\.ForSeq.*, \.\.\.Model can be saved, found BertForMask"
     with pytest.raises(ModelError, match=message):
         checkpoint.save(BertForMaskedLM(tiny_config("bert")), None, tmp_path)
 

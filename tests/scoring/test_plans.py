@@ -47,7 +47,7 @@ def random_plans(count, kinds=("heads", "neurons"), seed=0):
     ]
 
 
-@pytest.mark.parametrize("kind", ["sequence", "tokens"])
+@pytest.mark.parametrize("kind", ["sequence", "tokens", "embeddings"])
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_every_plan_predicts_what_the_pruned_model_predicts(model_type, kind, way, monkeypatch):
     monkeypatch.setitem(_BATCH_TOKENS, "cpu", 60)

@@ -104,9 +104,12 @@ class Command(TyperCommand):
                 formatter.write_dl(records)
 
 
+_LABELLED = {name: each for name, each in TASK_TYPES.items() if each.label}
+
+
 def _by_type(attribute: str) -> str:
     """Return the defaults of an option that depends on the task type."""
-    values = {name: getattr(each, attribute) for name, each in TASK_TYPES.items()}
+    values = {name: getattr(each, attribute) for name, each in _LABELLED.items()}
     words = [
         f"{value if isinstance(value, str) else ','.join(value)} ({name})"
         for name, value in values.items()
@@ -196,9 +199,9 @@ class Rows:
     kind: Annotated[
         str | None,
         typer.Option(
-            help=f"The task type. {'; '.join(f'{n}: {each.doc}' for n, each in TASK_TYPES.items())}"
+            help=f"The task type. {'; '.join(f'{n}: {each.doc}' for n, each in _LABELLED.items())}"
             ". [default: that of --metric, else sequence]",
-            autocompletion=complete({name: each.doc for name, each in TASK_TYPES.items()}),
+            autocompletion=complete({name: each.doc for name, each in _LABELLED.items()}),
         ),
     ] = None
     text: Text = None

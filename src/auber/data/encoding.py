@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from auber.data.rows import Answer, AnyRows, QuestionRows, Rows, WordRows
-from auber.data.targets import AnyTargets, Labels, Span, Spans, Tags
+from auber.data.rows import Answer, AnyRows, QuestionRows, Rows, TextRows, WordRows
+from auber.data.targets import AnyTargets, Labels, Span, Spans, Tags, Vectors
 from auber.data.task import TaskData
 from auber.data.task_types import get_task_type
 from auber.errors import ModelError, TaskError
@@ -140,18 +140,37 @@ def encode_split(tokenizer: Any, task: TaskData, split: str, max_length: int) ->
         return encode_words(tokenizer, rows, max_length, task.label_names or ())
     if isinstance(rows, QuestionRows):
         return encode_questions(tokenizer, rows, max_length, f"{task.name}: {split}")
+    if isinstance(rows, TextRows):
+        known = [vector for vector in rows.labels if vector is not None]
+        vectors = np.stack(known) if known else np.zeros((len(rows), 0), np.float32)
+        targets = Vectors(torch.from_numpy(vectors))
+        return _encode_texts(tokenizer, rows.first, None, max_length, targets)
     return encode_rows(tokenizer, rows, max_length, task.is_regression)
 
 
 def encode_rows(tokenizer: Any, rows: Rows, max_length: int, is_regression: bool) -> EncodedRows:
     """Return labelled texts as token ids; the longer text of a row is cut at its end."""
-    _check_tokenizer(tokenizer, needs_offsets=False)
-    second = None if rows.second is None else list(rows.second)
-    encoded = tokenizer(list(rows.first), second, truncation="longest_first", max_length=max_length)
     labels = torch.tensor(rows.labels, dtype=torch.float32 if is_regression else torch.int64)
+    return _encode_texts(tokenizer, rows.first, rows.second, max_length, Labels(labels))
+
+
+def _encode_texts(
+    tokenizer: Any,
+    first: Sequence[str],
+    second: Sequence[str] | None,
+    max_length: int,
+    targets: AnyTargets,
+) -> EncodedRows:
+    _check_tokenizer(tokenizer, needs_offsets=False)
+    encoded = tokenizer(
+        list(first),
+        None if second is None else list(second),
+        truncation="longest_first",
+        max_length=max_length,
+    )
     # Only a fast tokenizer reports what it cut.
     num_cut = sum(bool(row.overflowing) for row in encoded.encodings or ())
-    return _encoded_rows(tokenizer, encoded, Labels(labels), num_cut)
+    return _encoded_rows(tokenizer, encoded, targets, num_cut)
 
 
 def encode_words(
@@ -257,6 +276,9 @@ def pad_batch(
         if isinstance(value, (int, float)):
             dtype = torch.float32 if isinstance(value, float) else torch.int64
             batch[key] = torch.tensor(values, dtype=dtype)
+            continue
+        if isinstance(value, np.ndarray):  # a vector
+            batch[key] = torch.from_numpy(np.stack(values))
             continue
         column = np.full(filled.shape, padding.get(key, 0), np.int64)
         column[filled] = np.fromiter(chain.from_iterable(values), np.int64, sum(lengths))

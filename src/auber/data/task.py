@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from auber.data.rows import AnyRows, count_labels
+from auber.data.rows import AnyRows, TextRows, count_labels
 from auber.errors import TaskError
 
 logger = logging.getLogger(__name__)
@@ -57,6 +57,9 @@ class TaskData:
         """The number of outputs a model needs, for each row or for each token."""
         if self.label_names is not None:
             return len(self.label_names)
+        if isinstance(self.train, TextRows):
+            vector = self.train.labels[0]
+            return 0 if vector is None else len(vector)
         return 2 if self.kind == "spans" else 1  # the start and the end of a span
 
     @property

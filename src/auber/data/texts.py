@@ -1,8 +1,9 @@
 """Texts: rows without labels, which the unpruned model answers itself.
 
 The type of task follows from the model: one or two columns of texts for a classifier or a model
-with one output, a column of words for a tagger, question and context for a model that finds
-answers. `auber.run.answers` replaces the placeholders of `Texts.as_task` by the model's answers.
+with one output, one column of them for a sentence encoder, a column of words for a tagger, question
+and context for a model that finds answers. `auber.run.answers` replaces the placeholders of
+`Texts.as_task` by the model's answers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from auber.data.files import ColumnError
-from auber.data.rows import AnyRows, QuestionRows, Rows, WordRows, check_words
+from auber.data.rows import AnyRows, QuestionRows, Rows, TextRows, WordRows, check_words
 from auber.data.task import TaskData
 from auber.data.task_types import TaskType
 from auber.data.user_rows import (
@@ -74,12 +75,14 @@ class Texts:
             "sequence": not has_words,
             "tokens": has_words,
             "spans": not has_words and len(columns) == 2,
+            "embeddings": not has_words and len(columns) == 1,
         }
         if not fits[task_type.name]:
             needs = {
                 "sequence": "one or two columns of texts",
                 "tokens": "one column of lists of words (jsonl or conll)",
                 "spans": "a column of questions and one of contexts",
+                "embeddings": "one column of texts",
             }[task_type.name]
             found = "lists of words" if has_words else f"{len(columns)} of texts"
             raise TaskError(
@@ -90,6 +93,8 @@ class Texts:
             return WordRows(columns[0], tuple(tuple(range(len(words))) for words in columns[0]))
         if task_type.name == "spans":
             return QuestionRows(columns[0], columns[1], ((),) * len(self))
+        if task_type.name == "embeddings":
+            return TextRows(columns[0], (None,) * len(self))
         return Rows.from_columns(columns, [0.0 if is_number else 0] * len(self))
 
 

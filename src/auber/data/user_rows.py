@@ -99,6 +99,11 @@ def read_task(
     from auber.metrics.task_metrics import get_metric
 
     task_type = get_task_type(kind or (get_metric(metric).kind if metric else "sequence"))
+    if not task_type.label:
+        raise TaskError(
+            f"kind {task_type.name}: its labels are the vectors of the unpruned model, and no "
+            "column of a file; give texts alone (--texts)"
+        )
     chosen = get_metric(metric or task_type.metric)
     if chosen.kind != task_type.name:
         raise TaskError(
@@ -134,7 +139,7 @@ def read_task(
 def _advise(task_type: TaskType, header: Sequence[str], option: str) -> str:
     """Return the remedy for a missing column: another task type or another column."""
     for other in TASK_TYPES.values():
-        if other != task_type and {*other.text, other.label} <= set(header):
+        if other != task_type and other.label and {*other.text, other.label} <= set(header):
             return (
                 f"they look like rows of kind {other.name}: add --kind {other.name}, "
                 f"or name the column with {option}"

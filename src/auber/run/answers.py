@@ -1,11 +1,11 @@
 """The answers of the unpruned model: the labels of texts that have none.
 
 `describe_task` reads from a model's head what the answers are: a class, a number, a tag for each
-word, or a span. `answer_texts` runs the model over all texts once, before the stages of a run, and
-stores the raw outputs in `stages/answers.safetensors`. A resumed run reads them back. They are the
-labels of the run's task, and what a pruned model learns from (`auber.training.distillation`). The
-scores of a pruned model are thus its agreement with the unpruned one, on rows that it was not tuned
-on.
+word, a span, or for an encoder without a head a vector. `answer_texts` runs the model over all
+texts once, before the stages of a run, and stores the raw outputs in `stages/answers.safetensors`.
+A resumed run reads them back. They are the labels of the run's task, and what a pruned model learns
+from (`auber.training.distillation`). The scores of a pruned model are thus its agreement with the
+unpruned one, on rows that it was not tuned on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from auber.data.encoding import EncodedRows, encode_split
-from auber.data.rows import Answer, AnyRows, QuestionRows, WordRows
+from auber.data.rows import Answer, AnyRows, QuestionRows, TextRows, WordRows
 from auber.data.targets import Tags
 from auber.data.task import TaskData
 from auber.data.task_types import TASK_TYPES, task_type_of_class
@@ -29,6 +29,7 @@ from auber.errors import ModelError, RunError
 from auber.metrics.spans import SpanTruth, best_spans
 from auber.metrics.tags import NO_TAG, read_scheme
 from auber.models.checkpoint import classes_of
+from auber.models.sentence_files import read_modules
 from auber.models.source import read_config
 from auber.run import files
 from auber.run.folder import Run
@@ -52,9 +53,12 @@ def describe_task(texts: Texts, model: str | Path | PreTrainedModel) -> TaskData
         place = run / "model" if run is not None and files.is_run(model) else model
         config, _ = read_config(place)
         name, head = str(model), str((config.architectures or ["none"])[0])
+        task_type = task_type_of_class(head)
+        if task_type is None and read_modules(place) is not None:
+            task_type = TASK_TYPES["embeddings"]  # a sentence encoder of any architecture
     else:
         config, name, head = model.config, f"the live {type(model).__name__}", type(model).__name__
-    task_type = task_type_of_class(head)
+        task_type = task_type_of_class(head)
     if task_type is None:
         endings = ", ".join(f"...{each.ending}" for each in TASK_TYPES.values())
         raise ModelError(
@@ -72,8 +76,8 @@ def describe_task(texts: Texts, model: str | Path | PreTrainedModel) -> TaskData
 
 def _describe_outputs(kind: str, config: PreTrainedConfig) -> tuple[tuple[str, ...] | None, str]:
     """Return the names of the answers, None if they have none, and the metric of agreement."""
-    if kind == "spans":
-        return None, "span_f1"
+    if kind in ("spans", "embeddings"):
+        return None, TASK_TYPES[kind].metric
     if kind == "sequence" and config.num_labels == 1:
         return None, "spearman"
     names = classes_of(config) or tuple(f"LABEL_{number}" for number in range(config.num_labels))
@@ -158,6 +162,8 @@ def _read_answers(
         return _read_tags(rows, encoded, outputs)
     if isinstance(rows, QuestionRows):
         return _read_spans(tokenizer, rows, encoded, outputs, max_length)
+    if isinstance(rows, TextRows):
+        return tuple(outputs.numpy())
     if outputs.shape[1] == 1:
         return tuple(outputs[:, 0].tolist())
     return tuple(outputs.argmax(-1).tolist())
@@ -206,6 +212,8 @@ def _require_variety(task: TaskData) -> None:
     labels: Sequence[Any] = (*task.train.labels, *task.dev.labels)
     if task.kind == "tokens":
         labels = [tag for tags in labels for tag in tags]
+    if task.kind == "embeddings":
+        labels = ["one vector" if (vector == labels[0]).all() else "another" for vector in labels]
     if task.kind != "spans" and len(set(labels)) == 1:
         only = task.label_names[labels[0]] if task.label_names else labels[0]
         raise ModelError(

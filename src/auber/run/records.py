@@ -586,6 +586,12 @@ def parse_event(line: str | bytes) -> Event | None:
         return None
 
 
+class SettledRecord(Record):
+    """`settled.json`: numbers that a run measured by the clock, by name."""
+
+    numbers: dict[Name, Count]
+
+
 class ScoreLine(Record):
     """One line of `scores.jsonl`."""
 

@@ -208,6 +208,12 @@ def request_pruning(
         is_tuned = not request.needs_first_tuning
         found = find_pretrained(origin, start, task, config, progress, is_tuned=is_tuned)
         request = replace(request, pretrained=found)
+    is_elsewhere = start.source is not None and start.result is None
+    if is_elsewhere and not request.needs_first_tuning:
+        progress.say(
+            f"{start.name} is fine-tuned already and used as it is: if it has seen the dev rows, "
+            "all dev scores are too high (first.when=always tunes it on train first)"
+        )
     if config.size.tolerance is not None and not _is_new(request):
         progress.say(
             f"warning: {start.name} is fine-tuned already and may have seen the rows held out for "

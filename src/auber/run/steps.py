@@ -90,7 +90,7 @@ class Steps:
             self.fold_models = FoldModels(
                 run, request.pretrained, self.splits.folds, request.hardware.device
             )
-        self._decisions = Decisions(request, run.ledger, progress)
+        self._decisions = Decisions(request, run, progress)
         self._known: dict[Any, Any] = {}  # what a ranking computes once for all sizes
         self._held_out: HeldOut | None = None
         if self.splits.held_out:
@@ -317,8 +317,9 @@ class Steps:
         """Decide all units at once and remove them; for one of several sizes, only decide."""
         rows = self.train.select(self.splits.first)
         request = self.request
+        model = self.model if share is None else self.copy_fine_tuned()
         choice = self._decisions.rank(
-            request.method, self.model, rows, request.num_removed, share, self._known
+            request.method, model, rows, request.num_removed, share, self._known
         )
         if share is None:
             remove(self.model, choice.plan)

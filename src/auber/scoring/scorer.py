@@ -322,9 +322,11 @@ class PackedScorer(Scorer):
             context, hidden = self._attend(layer, number, hidden, batch)
             heads, neurons = (weight_of.get((kind, number)) for kind in KINDS)
             hidden = layer.finish(context, hidden, batch, heads, neurons)
-        if self._encoder.reads == "mean":
-            hidden = batch.join([block.mean(1, keepdim=True) for block in batch.blocks(hidden)])
-        elif self._encoder.reads == "first" and not self._last_reads_first:
+        reads = self._encoder.reads
+        if reads in ("mean", "max"):
+            pool = torch.mean if reads == "mean" else torch.amax
+            hidden = batch.join([pool(block, 1, keepdim=True) for block in batch.blocks(hidden)])
+        elif reads == "first" and not self._last_reads_first:
             hidden = hidden[batch.firsts]
         logits = self._encoder.classify(hidden)
         return logits.view(batch.times, -1, logits.shape[-1])

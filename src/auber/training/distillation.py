@@ -25,7 +25,7 @@ from auber.config import Teaching
 from auber.data.encoding import TAUGHT, part_batch
 from auber.training.captured_steps import ComputeLoss
 from auber.training.devices import Hardware
-from auber.training.outputs import OUTPUTS
+from auber.training.outputs import Outputs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -46,16 +46,16 @@ class Teacher:
             copied = copy.deepcopy(model).to(hardware.device, dtype)
             self._model = copied.eval().requires_grad_(False)
         self._settings = settings
-        self._losses: dict[str, ComputeLoss] = {}
+        self._losses: dict[Outputs, ComputeLoss] = {}
 
-    def loss_of(self, kind: str) -> ComputeLoss:
-        """Return the loss function of a task type; the same one at every call."""
-        if kind not in self._losses:
-            self._losses[kind] = self._make_loss(kind)
-        return self._losses[kind]
+    def loss_of(self, outputs: Outputs) -> ComputeLoss:
+        """Return the loss function of a model's outputs; the same one at every call."""
+        if outputs not in self._losses:
+            self._losses[outputs] = self._make_loss(outputs)
+        return self._losses[outputs]
 
-    def _make_loss(self, kind: str) -> ComputeLoss:
-        outputs, weight, hidden = OUTPUTS[kind], self._settings.outputs, self._settings.hidden
+    def _make_loss(self, outputs: Outputs) -> ComputeLoss:
+        weight, hidden = self._settings.outputs, self._settings.hidden
 
         def compute_loss(model: Callable[..., Any], batch: dict[str, Tensor]) -> Tensor:
             inputs, targets = part_batch(batch)

@@ -19,7 +19,7 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.remote_code import MODELING_FILE, modeling_auber
 from auber.models.surgery import masked, remove
-from auber.training.outputs import OUTPUTS
+from auber.training.outputs import outputs_of
 from tests.tiny_models import HEADS, MODEL_TYPES, NEURONS, random_batch, tiny_model
 
 FIRST_EDITION = Path(__file__).parents[2] / "fixtures" / "first-edition" / "model"
@@ -89,20 +89,20 @@ def test_it_computes_what_the_packages_surgery_computes(model_type, plan, tmp_pa
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("model_type", "form"),
-    [("bert", "bare"), ("deberta-v2", "bare"), ("modernbert", "tokens"), ("mpnet", "spans")],
+    [
+        *((model_type, "embeddings") for model_type in MODEL_TYPES),
+        ("modernbert", "tokens"),
+        ("mpnet", "spans"),
+    ],
 )
 def test_the_other_entries(model_type, form, tmp_path):
-    is_bare = form == "bare"
-    model = tiny_model(model_type, bare=is_bare, kind="sequence" if is_bare else form)
+    model = tiny_model(model_type, kind=form)
     remove(model, BOTH)
     checkpoint.save(model, None, tmp_path)
     batch = random_batch(model)
-    loaded = load_remote(tmp_path, "AutoModel" if is_bare else TASK_TYPES[form].auto_class)
+    loaded = load_remote(tmp_path, TASK_TYPES[form].auto_class)
     assert type(loaded).__name__ == type(model).__name__
-    found, expected = (
-        each(**batch)[0] if is_bare else OUTPUTS[form].logits(each(**batch))
-        for each in (loaded, model)
-    )
+    found, expected = (outputs_of(form).logits(each(**batch)) for each in (loaded, model))
     assert torch.equal(found, expected)
 
 

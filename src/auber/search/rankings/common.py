@@ -72,9 +72,9 @@ def row_losses(
     model: PreTrainedModel, kind: str, batch: dict[str, Tensor], targets: Targets
 ) -> Tensor:
     """Return the task's loss of each row of a batch: (rows,)."""
-    from auber.training.outputs import OUTPUTS
+    from auber.training.outputs import outputs_of
 
-    outputs = OUTPUTS[kind]
+    outputs = outputs_of(kind, model)
     return outputs.row_losses(outputs.logits(model(**batch)), targets, batch["attention_mask"])
 
 
@@ -88,15 +88,15 @@ def sum_gate_gradients(
     """Return the sums over rows of what is measured of the gates' gradients: (units,) each.
 
     Each unit's output is multiplied by a gate that stands at 1. Every row has its own gates, so one
-    backward pass over a batch gives the derivatives of all its rows' losses. For numbers that are
-    the model's own answers, they are those of the outputs (the Gauss-Newton form).
+    backward pass over a batch gives the derivatives of all its rows' losses. For numbers and
+    vectors that are the model's own answers, they are those of the outputs (the Gauss-Newton form).
     """
     import torch
 
     from auber.models.surgery import gated
-    from auber.training.outputs import OUTPUTS
+    from auber.training.outputs import outputs_of
 
-    outputs = OUTPUTS[inputs.rows.kind]
+    outputs = outputs_of(inputs.rows.kind, inputs.model)
     measured = outputs.row_sensitivities if inputs.is_answered else outputs.row_losses
     device, present = inputs.hardware.device, present_units(inputs)
     model = frozen_copy(inputs)
