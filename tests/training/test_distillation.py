@@ -83,6 +83,18 @@ def test_gradients_bring_a_pruned_model_closer_to_its_teacher(kind):
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+def test_a_teacher_is_a_copy_without_dropout():
+    model = tiny_model().train()
+    rows = random_rows(model)
+    batch = pad_batch([rows[row] for row in range(8)], rows.pad_token_id)
+    loss_of = Teacher(model, Teaching(outputs=1.0), CPU).loss_of("sequence")
+    losses = [loss_of(model.eval(), batch).item()]
+    with torch.no_grad():
+        model.classifier.weight.neg_()
+    losses.append(loss_of(model, batch).item())
+    assert losses[0] == pytest.approx(0, abs=1e-6) != losses[1]
+
+
 def test_the_distance_of_outputs_is_the_divergence_at_temperature_two():
     logits, taught = torch.randn(2, 5, 3, generator=torch.manual_seed(0))
     wanted = (taught / 2).softmax(-1)
