@@ -70,9 +70,9 @@ def command(
 
     Example: auber speed runs/mrpc runs/rte --batch 1,16 --out speed.json
     """
-    from auber.export.speed import Request, parse_batches
+    from auber.export.speed import SpeedRequest, parse_batches
 
-    request = Request(
+    request = SpeedRequest(
         runs=tuple(runs),
         model=model,
         only=tuple(only or ()),

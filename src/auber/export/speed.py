@@ -23,7 +23,7 @@ USUAL_LENGTH = 128  # tokens per row
 
 
 @dataclass(frozen=True)
-class Request:
+class SpeedRequest:
     """What to measure: the runs, on what device, and how often."""
 
     runs: tuple[str, ...]

@@ -59,7 +59,7 @@ _STYLE: Any = {
     "lines.linewidth": 1.5,
     "savefig.transparent": True,
 }
-Cells = Mapping[str, Mapping[str, Sequence[Run]]]  # runs by task, then by method or label
+RunsByTask = Mapping[str, Mapping[str, Sequence[Run]]]  # runs by task, then by method or label
 Interval = tuple[float | None, float | None]
 _LETTER = 0.062  # inches, its mean width in this size
 _WIDEST_INTERVAL = 15.0  # points; a wider one does not set the axis
@@ -160,7 +160,7 @@ def draw_bars(
     return figure
 
 
-def draw_times(cells: Cells) -> Figure:
+def draw_times(cells: RunsByTask) -> Figure:
     """Draw where the seconds of the runs of a name went, by task."""
     panels = {
         task: pd.DataFrame({
@@ -196,7 +196,7 @@ def draw_widths(rows: Mapping[str, Sequence[Run]]) -> Figure:
     return figure
 
 
-def draw_scores(section: Section, cells: Cells) -> Figure:
+def draw_scores(section: Section, cells: RunsByTask) -> Figure:
     """Draw single scores as circles, means as dots, and intervals, with a panel for each task."""
     panels = {}
     for task, rows in group(section.rows, lambda row: row["task"]).items():
@@ -249,7 +249,7 @@ class Point(NamedTuple):
     high: float | None = None
 
 
-def find_sizes(cells: Cells, *, pooled: bool) -> tuple[dict[str, dict[str, list[Point]]], str]:
+def find_sizes(cells: RunsByTask, *, pooled: bool) -> tuple[dict[str, dict[str, list[Point]]], str]:
     """Return scores by size in % of the unpruned model, and what the size is of.
 
     If `pooled`, the runs of a name are one point, their mean. A run may have made several sizes.

@@ -24,7 +24,7 @@ _STATE = (
 )
 _VALUES = (
     "Values: the points of reward that the trained agent expects of {} a head first, or of "
-    "stopping. It judges again after each action, so a head of low value may go later."
+    "stopping. It decides anew after each action, so a head of low value may be removed later."
 )
 
 

@@ -93,7 +93,12 @@ def list_layers(run: Run) -> Grid:
     rows = []
     for layer in run.layers:
         search = layer.search
-        scores = (layer.begun, layer.chosen, search.best_score if search else None, layer.missed)
+        scores = (
+            layer.start_score,
+            layer.chosen_score,
+            search.best_score if search else None,
+            layer.missed,
+        )
         points = ["" if score is None else f"{100 * score:.2f}" for score in scores]
         rows.append({
             "layer": str(layer.index),
