@@ -3,8 +3,8 @@
     python -m benchmarks.pages                       all of them
     python -m benchmarks.pages performance settings  some of them
 
-`encoders`, `settings` and `results` are whole pages. Of `performance`, `regret` and `reliability`
-the parts between the marks are generated; the rest is written by hand.
+`encoders`, `settings` and `results` are whole pages. Of `fidelity`, `performance`, `regret` and
+`reliability` the parts between the marks are generated; the rest is written by hand.
 """
 
 from __future__ import annotations
@@ -16,17 +16,24 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from auber.cli.list import format_value
 from auber.config import PRESETS, make_config, settings
+from auber.export.speed import Speed
 from auber.system.files import write_text
 from auber.system.records import read
 from benchmarks.common import ROOT, describe_origin, make_parser, markdown, run_program
+from benchmarks.fidelity import tables as fidelity
+from benchmarks.fidelity.record import Entry, read_entries
 from benchmarks.regret.result import Regret, summarise
 from benchmarks.results_page import write_page
 from benchmarks.scorer.record import Bench
 from benchmarks.scorer.tables import describe, draw_growth, make_tables, name_of
 from benchmarks.soak.record import Soak, make_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DOCS, RESULTS = ROOT / "docs", ROOT / "results"
 BEGIN = "<!-- figures: written by python -m benchmarks.pages -->"
@@ -66,17 +73,49 @@ def make_performance() -> str:
         f"- {name_of(bench)}: {describe(bench)}. File `{name}`, by `{bench.command}`"
         for name, bench in benches
     ]
-    save_figure(DOCS / "growth.svg", [bench for _, bench in benches])
+    save_figure(DOCS / "growth.svg", draw_growth([bench for _, bench in benches]))
     return replace_part(DOCS / "performance.md", "\n".join(parts) + "\n")
 
 
-def save_figure(path: Path, benches: Sequence[Bench]) -> None:
-    """Write the figure of growth, with the same bytes each time."""
+def save_figure(path: Path, figure: Figure) -> None:
+    """Write a figure, with the same bytes each time."""
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "auber", "svg.fonttype": "none"}):
-        draw_growth(benches).savefig(path, metadata={"Creator": None, "Date": None})
+        figure.savefig(path, metadata={"Creator": None, "Date": None})
     path.write_text(re.sub(r" +$", "", path.read_text(), flags=re.MULTILINE))
+
+
+def make_fidelity() -> str:
+    """Return the page of models pruned without labels, and write its figure."""
+    folder = RESULTS / "fidelity"
+    files = {
+        path: read_entries(path)
+        for path in sorted(folder.glob("*.json"))
+        if not path.stem.endswith("-speed")
+    }
+    speeds = {
+        path.stem.removesuffix("-speed"): read(Speed, path, _AGAIN)
+        for path in sorted(folder.glob("*-speed.json"))
+    }
+    groups = fidelity.group_entries([entry for entries in files.values() for entry in entries])
+    parts = ["### Goals", "", markdown(fidelity.make_goals(groups))]
+    parts += ["![Fidelity against the number of texts](fidelity.svg)", ""]
+    for group in groups:
+        parts += [f"### {group.model} ({group.kind})", "", markdown(fidelity.make_table(group))]
+    if speeds:
+        parts += ["### Speed in onnxruntime", "", markdown(fidelity.make_speeds(speeds))]
+    parts += ["### Measurements", ""]
+    for path, entries in files.items():
+        parts += [f"- `{path.name}`: {line}" for line in dict.fromkeys(map(_made_by, entries))]
+    parts += [f"- `{name}-speed.json`: `{speed.command}`" for name, speed in speeds.items()]
+    save_figure(DOCS / "fidelity.svg", fidelity.draw(groups))
+    return replace_part(DOCS / "fidelity.md", "\n".join(parts) + "\n")
+
+
+def _made_by(entry: Entry) -> str:
+    device = entry.provenance["device"]
+    return f"`{entry.command}`, {device}, {describe_origin(entry.provenance)}"
 
 
 def make_regret() -> str:
@@ -149,6 +188,7 @@ def write_results() -> None:
 
 PAGES: dict[str, Callable[[], str | None]] = {
     "encoders": write_encoders,
+    "fidelity": make_fidelity,
     "performance": make_performance,
     "regret": make_regret,
     "reliability": make_reliability,

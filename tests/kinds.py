@@ -1,4 +1,4 @@
-"""Random rows, and tasks that a tiny model can learn, of the types with outputs for every token."""
+"""Random rows of the task types without classes, and tagged and asked tasks that can be learned."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ import torch
 
 from auber.data.encoding import EncodedRows
 from auber.data.generated import COMPLEMENTS, NOUNS
-from auber.data.targets import AnyTargets, Spans, Tags
+from auber.data.targets import AnyTargets, Spans, Tags, Vectors
 from auber.data.task import TaskData
 from auber.data.user_rows import make_task
 from auber.metrics.tags import NO_TAG, read_scheme
-from tests.tiny_models import VOCABULARY
+from tests.tiny_models import HIDDEN, VOCABULARY
 
 TOKEN_KINDS = ("tokens", "spans")
-METRICS_OF = {"tokens": ("token_accuracy", "entity_f1"), "spans": ("span_exact", "span_f1")}
+METRICS_OF = {
+    "tokens": ("token_accuracy", "entity_f1"),
+    "spans": ("span_exact", "span_f1"),
+    "embeddings": ("pair_spearman", "cosine"),
+}
 TAGS = ("O", "B-A", "I-A", "B-B", "I-B")
 
 
@@ -47,6 +51,9 @@ def random_targets(kind: str, lengths: list[int], draw: np.random.Generator) -> 
         gaps = [draw.random(length) < 0.3 for length in lengths]
         placed = [np.where(gap, NO_TAG, tag).tolist() for tag, gap in zip(tags, gaps, strict=True)]
         return Tags(placed, read_scheme(TAGS))
+    if kind == "embeddings":
+        vectors = draw.normal(size=(len(lengths), HIDDEN)).astype(np.float32)
+        return Vectors(torch.nn.functional.normalize(torch.from_numpy(vectors), dim=-1))
     contexts = [(int(draw.integers(0, length)), length - 1) for length in lengths]
     spans = []
     for first, last in contexts:

@@ -8,13 +8,14 @@ import pytest
 import torch
 
 import auber
+from auber.config import make_config
 from auber.data.encoding import encode_rows
 from auber.data.generated import build_tokenizer
 from auber.errors import CheckpointError, ConfigError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.training.evaluation import predict
-from tests.small import small_config, small_start, small_task
+from tests.small import SETTINGS, Messages, small_config, small_start, small_task
 from tests.tiny_models import tiny_model
 
 TASK = small_task()
@@ -117,6 +118,23 @@ def test_a_pruned_model_can_be_pruned_again(pruned):
     assert all(
         {*heads} <= {*again.plan.heads.get(layer, ())}
         for layer, heads in outcome.plan.heads.items()
+    )
+
+
+def test_without_a_method_heads_and_neurons_go_to_a_half(start):
+    settings = {key: SETTINGS[key] for key in ("threads", "max_length", "last.epochs")}
+    settings |= {"first.require_learned": False, "last.learning_rate": 1e-3}
+    messages = Messages()
+    found = prune(start, None, config=make_config(settings=settings), progress=messages)
+    assert found.result["method"] == "exchange"
+    assert 0.45 < found.result["after"]["multiply_adds"] <= 0.5
+    assert found.plan.heads
+    assert found.plan.neurons
+    assert messages.said[0] == (
+        "no size was given, so half of the multiply-adds are kept (--keep 0.5)"
+    )
+    assert any(
+        each.startswith("keep 0.5: fisher's ranking without a search") for each in messages.said
     )
 
 

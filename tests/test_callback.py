@@ -178,7 +178,7 @@ REFUSED = [
     ({"config": small_config(**CROSSFIT, first__when="always")}, {},
      "first.when must be auto or never for a model that is trained already, found always$"),
     ({}, {"num_labels": 3}, "the trainer's BertForSequenceClassification: its trained classifier"),
-    ({}, {"bare": True}, "BertModel has no classifier; fine-tune it first, or load it as "),
+    ({}, {"bare": True}, "task agreement: is of kind sequence and needs a model .*, found BertM"),
     ({}, {"kind": "tokens"}, "task agreement: is of kind sequence and needs a model .*, found "),
 ]
 # fmt: on

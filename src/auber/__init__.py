@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from auber.api import Pruned, evaluate, finetune, prune
     from auber.callback import AuberCallback
     from auber.config import Config, make_config
-    from auber.data import load_task, make_task
+    from auber.data import load_task, make_task, make_texts
     from auber.errors import AuberError
     from auber.models.checkpoint import load, load_tokenizer, save
     from auber.models.plan import PruningPlan
@@ -31,6 +31,7 @@ __all__ = [
     "load_tokenizer",
     "make_config",
     "make_task",
+    "make_texts",
     "masked",
     "prune",
     "remove",
@@ -45,7 +46,7 @@ _HOMES = {
     "auber.errors": ("AuberError",),
     "auber.models.plan": ("PruningPlan",),
     "auber.models.surgery": ("masked", "remove"),
-    "auber.data": ("load_task", "make_task"),
+    "auber.data": ("load_task", "make_task", "make_texts"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

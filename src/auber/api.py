@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from auber.config import Config, make_config
 from auber.data import load_task
 from auber.data.encoding import encode_split
 from auber.data.task import TaskData
+from auber.data.texts import Texts
 from auber.errors import ConfigError, unknown_name
 from auber.models import checkpoint
+from auber.run.answers import describe_task
 from auber.run.files import read_row_settings
 from auber.run.fine_tuned import NO_TOKENIZER, check_fit, check_lengths, warn_of_classes
 from auber.run.folder import Resume, check_place
@@ -24,7 +26,7 @@ from auber.run.request import check_keep, request_finetuning, request_pruning
 from auber.run.trackers import check_trackers
 from auber.search.methods import Method
 from auber.search.own import Player, make_method
-from auber.search.registry import get_method
+from auber.search.registry import default_method, get_method
 from auber.system.distributed import is_main_process, num_processes
 from auber.system.progress import LogProgress, Progress
 from auber.training.devices import resolve_hardware
@@ -43,8 +45,8 @@ def prune(
     model: str | Path | PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
-    task: str | TaskData,
-    method: str = "auber",
+    task: str | TaskData | Texts,
+    method: str | None = None,
     player: Player | None = None,
     heads: int | str | Path | None = None,
     keep: float | str | Sequence[float] | None = None,
@@ -59,8 +61,11 @@ def prune(
     Args:
         model: A folder, hub name, finished run, or a live model, which is not changed.
         tokenizer: The tokenizer of a live model.
-        task: The name of a known task, or rows as `auber.make_task` returns them.
-        method: One of the methods that `auber list methods` shows.
+        task: The name of a known task, rows as `auber.make_task` returns them, or texts without
+            labels as `auber.make_texts` returns them: the answers of `model` are their labels.
+        method: One of the methods that `auber list methods` shows. By default that of the preset:
+            `auber` for `paper` and `reference`; for `default` it is `exchange`, or `auber` if
+            `heads`, `origin` or a setting of its search is given.
         player: A player of your own, in place of a method; see `auber.search.own`.
         heads: How many heads a ranking removes; or a finished run, to remove as many and be tuned
             like it. Under protocol crossfit a search takes a number too.
@@ -80,14 +85,18 @@ def prune(
     """
     listener, trackers = _split_listeners(progress)
     _check_folder(out, resume, trackers)
+    task = describe_task(task, model) if isinstance(task, Texts) else task
     task, settings = _load_task(task, config)
     if keep is not None:
         settings = settings.replace({"size.keep": check_keep(keep)})
+    chosen, reason = _choose_method(method, player, settings, heads, origin)
+    if reason is not None:
+        listener.say(reason)
     request = request_pruning(
         model,
         tokenizer,
         task=task,
-        method=_choose_method(method, player),
+        method=chosen,
         heads=heads,
         origin=origin,
         config=settings,
@@ -150,14 +159,20 @@ def evaluate(
     return evaluate_rows(model, rows, task.metric)
 
 
-def _choose_method(method: str, player: Player | None) -> Method:
-    if player is None:
-        return get_method(method)
-    if method != "auber":
+def _choose_method(
+    method: str | None, player: Player | None, config: Config, heads: Any, origin: Any
+) -> tuple[Method, str | None]:
+    """Return the method, and the reason if it is neither named nor that of the preset."""
+    if method is not None and player is not None:
         raise ConfigError(
             f"player: takes the place of a method, found method={method!r:.40}; leave one out"
         )
-    return make_method(player)
+    if player is not None:
+        return make_method(player), None
+    if method is not None:
+        return get_method(method), None
+    given = {"--heads": heads, "--origin": origin}
+    return default_method(config, next((k for k, v in given.items() if v is not None), None))
 
 
 def _split_listeners(progress: Listeners) -> tuple[Progress, tuple[str, ...]]:

@@ -33,7 +33,7 @@ from auber.run.files import is_run
 from auber.run.fine_tuned import check_fit
 from auber.run.folder import check_place
 from auber.run.request import check_keep, check_pruning
-from auber.search.registry import get_method
+from auber.search.registry import default_method, get_method
 from auber.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
         self,
         *,
         task: str | TaskData,
-        method: str = "auber",
+        method: str | None = None,
         heads: int | None = None,
         keep: float | Sequence[float] | None = None,
         config: Config | str = "default",
@@ -69,9 +69,11 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
             config = make_config(config, task=self.task.name)
         if keep is not None:
             config = config.replace({"size.keep": check_keep(keep)})
+        given = None if heads is None else "heads"
+        chosen = default_method(config, given)[0] if method is None else get_method(method)
         self._options: dict[str, Any] = {
             "task": self.task,
-            "method": get_method(method).name,
+            "method": chosen.name,
             "heads": heads,
             "config": config,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import shutil
@@ -20,9 +21,39 @@ from benchmarks.regret import __main__ as regret
 from benchmarks.regret.replay import REWARDS, expected_regret, play_agent, play_search
 from benchmarks.regret.result import Regret, draw_regret, measure_regret, summarise
 from benchmarks.regret.tables import LayerTable, RunTables, read_tables
-from tests.report.made import make_regret
 
 KEPT = ROOT / "results" / "regret"
+
+BUDGETS = (50, 100, 200, 300)
+
+
+def make_regret(task="toys"):
+    """A result of two layers, where an agent misses half a point and random search more."""
+    amounts = {"paper": 0.5, "greedy": 0.6, "random": 0.8}
+    means = {
+        search: {
+            "regret": [amount] * len(REWARDS),
+            **{
+                str(budget): {
+                    "mean": amount,
+                    "over_layers": {"n": 2, "interval": [-1.4, 2.4] if search == "paper" else None},
+                }
+                for budget in BUDGETS
+            },
+        }
+        for search, amount in amounts.items()
+    }
+    layers = [{"layer": layer, "searches": copy.deepcopy(means)} for layer in (0, 2)]
+    recorded = [{"seed": 0, "command": "auber prune --method exhaustive", "provenance": {}}]
+    names = {"model": "made-up", "task": task, "metric": "accuracy", "protocol": "seen"}
+    return {
+        "format": 1,
+        "kind": "auber regret",
+        "command": "python -m benchmarks.regret runs/all",
+        "seeds": 2,
+        "rewards": list(REWARDS),
+        "panels": [{**names, "recorded": recorded, "layers": layers, "mean": means}],
+    }
 
 
 def make_table(layer=0, num_heads=4, score=None):

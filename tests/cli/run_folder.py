@@ -10,21 +10,17 @@ from typing import Any
 
 import psutil
 
+from tests.report.results import make_result
+
 NOW = 10_000.0
 SEARCH = {"seconds": 1.0, "reward_seconds": 0.5, "rewards_asked": 4, "rewards_computed": 3}
-RESULT = {
-    "format": 1, "kind": "prune", "command": "auber prune", "model": "bert-tiny", "method": "auber",
-    "task": "rte", "labels": 2, "rows": {"train": 30, "dev": 8}, "metric": "accuracy",
-    "protocol": "heldout", "seed": 7, "dev": {"score": 0.75}, "train": {"score": 0.875},
-    "gap": 0.125, "heads": {"removed": 2, "total": 12, "layers": 3, "per_layer": 4},
-    "plan": {"0": [1, 3]}, "tuned_layers": [0], "start": "abc", "config": {}, "data": "def",
-    "cost": {
+RESULT = make_result(
+    "rte", "auber", 7, 0.75, protocol="heldout", gap=0.125, train={"score": 0.875},
+    heads={"removed": 2, "total": 12, "layers": 3, "per_layer": 4}, plan={"0": [1, 3]},
+    cost={
         "rewards_asked": 40, "rewards_computed": 20, "tuning_steps": 9, "seconds": {"total": 61.0},
     },
-    "provenance": {
-        "versions": {}, "commit": None, "device": "cpu", "precision": "float32", "threads": 1,
-    },
-}  # fmt: skip
+)  # fmt: skip
 
 
 class RunFolder:

@@ -23,11 +23,6 @@ def test_help(run_auber):
     example = "auber prune --model bert-base-cased --task mrpc --out runs/mrpc"
     assert example in " ".join(out.split())
     assert "original+tuning" in out
-    headings = [line for line in out.splitlines() if line.endswith(":") and line[0] != " "]
-    assert headings == [
-        "Model and run:", "Data: a known task, or your own rows:",
-        "What to remove, and how to choose it:", "Settings:", "Options:",
-    ]  # fmt: skip
     _, out, err = run_auber()
     assert "Usage" in out + err
     assert run_auber("--version")[:2] == (0, "auber 0.1.0\n")
@@ -77,14 +72,6 @@ def test_a_wrong_call_is_one_line(run_auber, words, message):
     [
         (["--task", "mprc"], "Unknown task 'mprc'. Did you mean 'mrpc'? Known: agreement, cola, "),
         (
-            ["--task", "agreement", "--set", "agent.gama=1"],
-            "settings: Unknown setting 'agent.gama'. Did you mean",
-        ),
-        (
-            ["--task", "agreement", "--preset", "papr"],
-            "Unknown preset 'papr'. Did you mean 'paper'?",
-        ),
-        (
             ["--task", "agreement", "--set", "seed=1", "--seed", "2"],
             "--set seed and --seed name the same setting",
         ),
@@ -93,8 +80,6 @@ def test_a_wrong_call_is_one_line(run_auber, words, message):
             "--set agent.gamma is given more than once; give it once",
         ),
         (["--task", "agreement", "--metric", "f1"], "--metric goes with your own rows; task "),
-        (["--task", "agreement", "--text", "q"], "--text goes with your own rows; task "),
-        (["--task", "agreement", "--label", "y"], "--label goes with your own rows; task "),
         (["--train", "a.csv", "--dev", "b.csv", "--data", "glue"], "--data goes with --task; your"),
         (
             ["--task", "agreement", "--train", "x.csv"],
@@ -105,16 +90,11 @@ def test_a_wrong_call_is_one_line(run_auber, words, message):
             "--dev goes with --train, found --dev alone; add --train FILE",
         ),
         ([], "name a task with --task, or your own rows with --train FILE --dev FILE --text "),
-        (
-            ["--task", "agreement", "--config", "no.toml"],
-            "no.toml: no such file; correct the path",
-        ),
-        (["--task", "agreement", "--model", "none"], "'none' is no folder and cannot be read "),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(run_auber, files, tmp_path, arguments, message):
-    model = [] if "--model" in arguments else ["--model", files / "model"]
-    code, out, err = run_auber("prune", *model, "--out", tmp_path / "x", *arguments)
+    command = ["prune", "--model", files / "model", "--out", tmp_path / "x"]
+    code, out, err = run_auber(*command, *arguments)
     assert (code, out) == (2, "")
     assert err.startswith(f"auber: {message}")
     assert err.count("\n") == 1

@@ -71,9 +71,3 @@ def test_an_extra(versions):
     assert finding.advice == "pip install 'auber[onnx]'"
     versions["onnxscript"] = "3.0"
     assert find("onnxscript")[1:3] == ("ok", "3.0")
-
-
-def test_a_gpu_that_torch_does_not_see(monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
-    assert doctor.check_device().state == "note"

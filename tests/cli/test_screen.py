@@ -4,9 +4,8 @@ import logging
 from typing import Any
 
 import pytest
-from rich.progress import Progress as Bars
 
-from auber.cli.screen import BarProgress, describe_result, listening
+from auber.cli.screen import describe_result, listening
 from tests.cli.run_folder import RESULT
 
 
@@ -55,22 +54,3 @@ def test_a_warning_is_printed_above_the_bars(monkeypatch, capsys):
         logging.getLogger("auber.data").warning("warning: %d rows", 7)
     shown = capsys.readouterr().err
     assert "\x1b[2Kauber: warning: 7 rows" in shown, "the bar's line is cleared first"
-
-
-def test_the_bar_of_the_whole_run_counts_work():
-    bars = Bars()
-    progress = BarProgress(bars)
-    progress.plan(3)
-    progress.weigh([10.0, 60.0, 30.0])
-    progress.begin("first tuning", 5)
-    progress.end()
-    progress.begin("training gates", 4)
-    progress.step(3)
-    assert bars.tasks[0].percentage == pytest.approx(55)
-    progress.end()
-    progress.skip(1)
-    assert bars.tasks[0].percentage == 100
-    progress.begin("measuring", 0)
-    assert (bars.tasks[1].description, bars.tasks[1].total) == ("  measuring", None)
-    progress.end()
-    assert not bars.tasks[1].visible

@@ -98,6 +98,7 @@ PAPER = {
     "surrogate.penalty": 0.1,
 }
 REFERENCE = {**PAPER, "search.norm": "l2", "reward.fraction": 0.25, "agent.stop_value": 0.2}
+_SEARCH = Search(minutes=5.0)  # of `default` under other protocols than its own
 RTE = {"first.epochs": 4, "first.learning_rate": 1e-5}
 
 
@@ -123,7 +124,7 @@ def test_settings_for_a_protocol_are_used_with_that_protocol_only():
     own, other = make_config("default"), make_config("default", settings={"protocol": "seen"})
     found = (own.protocol, own.search.prior, own.reward.measure, own.agent.episodes)
     assert found == ("crossfit", "voita", "smooth", 40)
-    assert (other.search, other.reward, other.agent.episodes) == (Search(), Reward(), 150)
+    assert (other.search, other.reward, other.agent.episodes) == (_SEARCH, Reward(), 150)
     assert (own.agent.choose, other.agent.choose) == ("best", "best")
     assert make_config("paper", settings={"protocol": "crossfit"}).search == Search()
 
@@ -135,6 +136,6 @@ def test_given_settings_replace_those_of_a_protocol(tmp_path):
         found = (changed.protocol, changed.search.prior, changed.reward.folds)
         assert found == ("crossfit", "none", 5)
     file.write_text('protocol = "heldout"\n')
-    assert make_config(file=file).search == Search()
+    assert make_config(file=file).search == _SEARCH
     with pytest.raises(ConfigError, match="protocol must be seen, heldout, crossfit, found 7"):
         make_config(settings={"protocol": 7})

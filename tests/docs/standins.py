@@ -25,7 +25,6 @@ from auber.data.glue import FORMATS, HUB_DATASET
 from tests.docs.blocks import ROOT
 from tests.export.test_hub import Hub
 from tests.kinds import question_records, tagged_records
-from tests.report.made import make_regret
 from tests.short_demo import SHORT
 from tests.small import small_config, small_start, small_task
 from tests.tiny_models import tiny_model
@@ -262,7 +261,6 @@ def _batch() -> Any:
 _FILES: dict[str, Callable[[Path], object]] = {
     "DIR": make_encoder,
     "bert-base-cased": functools.partial(make_encoder, layers=3, heads=6),
-    "bert-base-uncased": functools.partial(make_encoder, layers=12),
     "GLUE_DIR": make_glue,
     "train.csv": functools.partial(_table, columns=("question", "answer", "label")),
     "dev.csv": functools.partial(_table, columns=("question", "answer", "label")),
@@ -282,14 +280,12 @@ _FILES: dict[str, Callable[[Path], object]] = {
     "runs/table2/rte": lambda path: _run_without_weights(path / "seen" / "seed-0" / "auber"),
     "results/rte/result.json": lambda path: shutil.copy(_finished_run() / "result.json", path),
     "results/table2.json": _results_of_auber,
-    "results/regret/regret.json": lambda path: path.write_text(json.dumps(make_regret())),
     "studies/quick.toml": lambda path: path.write_text(_STUDY),
     "films.toml": _films,
     "old-model": lambda path: shutil.copytree(ROOT / "tests" / "fixtures" / "v4" / "bert", path),
 }
 _OBJECTS: dict[str, Callable[[], Any]] = {
     "model": build_model,
-    "tokenizer": build_tokenizer,
     "batch": _batch,
     "folder": lambda: "runs/mrpc-onnx",
 }

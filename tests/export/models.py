@@ -14,7 +14,12 @@ from tests.tiny_models import tiny_model, tiny_tokenizer
 
 # Of 3 layers of 4 heads and 48 neurons.
 UNEVEN = PruningPlan({0: [0, 3], 1: [1], 2: [0, 1, 2]}, {0: range(5, 40), 2: [7]})
-LABELS = {"sequence": ("bad", "good"), "tokens": TAGS, "spans": ("start", "end")}
+LABELS = {
+    "sequence": ("bad", "good"),
+    "tokens": TAGS,
+    "spans": ("start", "end"),
+    "embeddings": ("unused", "too"),
+}
 
 
 def save_pruned(

@@ -15,7 +15,7 @@ from auber.export.dense import restore_units
 from auber.models.encoders import REMOVED_HEADS, encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
-from auber.training.outputs import OUTPUTS
+from auber.training.outputs import outputs_of
 from tests.export.models import UNEVEN, save_pruned
 from tests.kinds import num_labels
 from tests.tiny_models import MODEL_TYPES, random_batch, tiny_model, tiny_tokenizer
@@ -143,7 +143,7 @@ def test_the_other_task_types(kind, model_type, run_auber, tmp_path):
     )
     whole = tiny_model(model_type, kind=kind, num_labels=num_labels(kind))
     assert shapes_of(loaded) == shapes_of(whole)
-    batch, logits = random_batch(model), OUTPUTS[kind].logits
+    batch, logits = random_batch(model), outputs_of(kind).logits
     with torch.inference_mode():
         assert torch.allclose(logits(loaded(**batch)), logits(model(**batch)), atol=1e-4)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from auber.export import TARGETS
 from tests.export.models import save_pruned
 
 
@@ -37,9 +36,3 @@ def test_mistakes_are_one_line(run_auber, tmp_path, monkeypatch):
         code, _, err = run_auber("export", "none", "--quiet", "--to", *options)
         assert (code, err) == (2, f"auber: {message}\n")
     assert not list(tmp_path.iterdir())
-
-
-def test_the_help_lists_the_targets(run_auber):
-    page = " ".join(run_auber("export", "--help")[1].split())
-    for name, doc in TARGETS.items():
-        assert f"{name}: {doc}" in page

@@ -94,13 +94,9 @@ def test_the_card_of_a_text_classifier(tmp_path):
 def test_the_card_of_a_tagger(tmp_path):
     model = save_pruned(tmp_path / "mine", kind="tokens", seed=2)
     card = card_of(export_model(tmp_path / "mine", "hub"))
-    assert " attention heads and 36 of 144 feed-forward neurons." in card
     assert "| 0 | 2 of 4 | 0, 3 | 13 of 48 |\n| 1 | 3 of 4 | 1 | 48 of 48 |\n" in card
     assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "token-classification"
-    assert (
-        "A tagger of words (`BertForTokenClassification`) without 6 of 12 attention heads" in card
-    )
-    assert "The same flag works with `AutoModelForTokenClassification.from_pretrained`" in card
+    assert "(`BertForTokenClassification`) without 6 of 12 attention heads and 36 of 144" in card
     encoded = tiny_tokenizer()("good bad film", return_tensors="pt")
     with torch.inference_mode():
         tags = model(**encoded).logits[0].argmax(-1).tolist()
@@ -114,7 +110,6 @@ def test_the_card_of_a_model_that_finds_answers(tmp_path):
     model = save_pruned(tmp_path / "mine", kind="spans")
     card = card_of(export_model(tmp_path / "mine", "hub"))
     assert yaml.safe_load(card.split("---\n")[1])["pipeline_tag"] == "question-answering"
-    assert "A model that finds the answer to a question in a text (`BertForQuestionAns" in card
     found = run_lines(card)
     assert type(found["model"]).__module__.startswith("transformers_modules.")  # the folder's code
     assert found["answers"] == own_answers(model, found)

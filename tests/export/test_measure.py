@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.training.cuda_graphs import CaptureError
 from tests.export.models import make_run, save_pruned
-from tests.tiny_models import tiny_config, tiny_model
+from tests.tiny_models import tiny_model
 
 TORCH, ONNX = ("torch", "cpu", "float32"), ("onnxruntime", "cpu", "float32")
 QUICK = ["--length", "12", "--repeats", "6", "--threads", "1", "--device", "cpu"]
@@ -150,29 +151,7 @@ def test_everything_at_once(run_auber, tmp_path):
             rate = 1000 * timing["batch"] / times["milliseconds"]
             assert times["rows_per_second"] == pytest.approx(rate, rel=1e-4)
             assert ratio["low"] <= ratio["median"] <= ratio["high"]
-    assert "rte auber seed 3: onnxruntime, cpu, batch 3: " in err
-
-
-def test_several_runs_are_a_row_each(run_auber, tmp_path):
-    tiny_config("bert").save_pretrained(tmp_path / "origin")
-    runs = [
-        make_run(tmp_path / "first"),
-        make_run(tmp_path / "second", keep_weights=False, method="random"),
-        make_run(tmp_path / "third", keep_weights=False, method="original", plan={}),
-    ]
-    options = ["--model", tmp_path / "origin", "--batch", "1", *QUICK, "--no-onnx", "--quiet"]
-    code, out, err = run_auber("speed", *runs, *options)
-    assert (code, err) == (0, "")
-    assert out.startswith("rows of 12 tokens, 1 CPU thread; all models have random weights")
-    first, second, third = out.split("\n\n")[1:]
-    assert "torch, cpu, float32, batch 1" in " ".join(second.split())
-    for name, removed in (("auber", "6 of 12"), ("random", "6 of 12"), ("original", "0 of 12")):
-        row = f"rte {name} seed 3"
-        (line,) = [line for line in first.splitlines() if line.startswith(row)]
-        assert removed in line
-        assert sum(line.startswith(row) for line in second.splitlines()) == 1
-        assert sum(line.startswith(row) for line in third.splitlines()) == 2
-    assert "(100.0 %)" in first  # nothing was removed, nothing is saved
+    assert re.search(r"rte auber seed 3: onnxruntime, cpu, batch 3: .*\(stage 6 of 6\)", err)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,10 @@ from auber.export.onnx import OUTPUT_NAMES, Graph, write_graph
 from auber.export.pages import NOUNS
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
+from auber.models.pooling import Pooling
 from auber.models.random_rows import random_rows
 from auber.models.surgery import remove
-from auber.training.outputs import OUTPUTS
+from auber.training.outputs import outputs_of
 from tests.export.models import save_pruned
 from tests.export.snippets import own_answers, run_lines
 from tests.kinds import TAGS, num_labels
@@ -33,6 +34,7 @@ SHAPES = [(1, 1, False), (1, 5, True), (2, 8, False), (7, 21, True)]
 CASES = [
     ("mpnet", "sequence", PruningPlan({0: [0, 3]}, {0: range(5, 40)})),
     ("modernbert", "tokens", BOTH),  # a global and a local layer
+    ("bert", "embeddings", BOTH),
     ("deberta-v2", "spans", PruningPlan({0: [0, 3]}, {0: range(5, 40)})),
     *(
         pytest.param(model_type, "sequence", BOTH, marks=pytest.mark.slow)
@@ -53,7 +55,7 @@ def test_a_graph_without_some_units(model_type, kind, plan, tmp_path, capfd, cap
         model_type, kind=kind, num_labels=num_labels(kind), **{layers: len(plan.heads)}
     )
     remove(model, plan)
-    inputs, outputs = inputs_of(model_type), OUTPUTS[kind]
+    inputs, outputs = inputs_of(model_type), outputs_of(kind)
     write_graph(model, tmp_path / "model.onnx", inputs)
     graph = Graph(tmp_path / "model.onnx", threads=1)
     assert capfd.readouterr() == ("", "")
@@ -166,6 +168,11 @@ def test_the_folder_and_its_page(kind, exported, run_auber, monkeypatch):
             assert torch.allclose(torch.from_numpy(names["logits"]), logits, atol=1e-4)
             labels = logits.argmax(-1).tolist()
             assert names["answers"] == [["bad", "good"][label] for label in labels]
+    elif kind == "embeddings":
+        rows = tiny_tokenizer()(["a first text", "and another one"], padding=True)
+        ids, mask = (torch.tensor(rows[name]) for name in ("input_ids", "attention_mask"))
+        vectors = Pooling("mean", True).pool(model(ids, mask)[0], mask)
+        assert torch.allclose(torch.from_numpy(found["answers"]), vectors, atol=1e-4)
     else:
         assert found["answers"] == own_answers(model, found)
         assert len(found["answers"]) == 2

@@ -61,6 +61,15 @@ def test_a_card_of_a_model_folder_invents_nothing(tmp_path):
     assert "metrics" not in front_of(card)
 
 
+def test_the_card_of_a_sentence_encoder(tmp_path):
+    save_pruned(tmp_path / "mine", kind="embeddings")
+    card = write_card(read_source(tmp_path / "mine"), "me/mine")
+    assert front_of(card)["library_name"] == "sentence-transformers"
+    assert "A sentence encoder (`BertModel`) without" in card
+    assert 'encoder = SentenceTransformer("me/mine", trust_remote_code=True)\n' in card
+    assert "\nThe same flag works with `AutoModel.from_pretrained`, which" in card
+
+
 @pytest.mark.parametrize(
     ("metric", "name", "has_interval"),
     [("matthews", "matthews_correlation", False), ("span_exact", "exact_match", True)],

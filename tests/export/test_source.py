@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import auber
 from auber.data.task_types import TASK_TYPES
-from auber.errors import ModelError, RunError
+from auber.errors import RunError
 from auber.export.source import read_source
 from tests.export.models import save_pruned
-from tests.tiny_models import tiny_model, tiny_tokenizer
 
 FINISHED = Path(__file__).parents[1] / "fixtures" / "first-edition" / "finished"
 
@@ -56,13 +54,3 @@ def test_inputs_are_those_of_tokenizer_and_model(model_type, kind, inputs, tmp_p
     source = read_source(tmp_path)
     assert source.inputs == inputs
     assert source.task_type is TASK_TYPES[kind]
-
-
-def test_a_bare_encoder_is_refused(tmp_path):
-    auber.save(tiny_model("bert", bare=True), tiny_tokenizer(), tmp_path / "bare")
-    message = (
-        r"bare: a model \.\.\.ForSequenceClassification or \.\.\.ForTokenClassification or "
-        r"\.\.\.ForQuestionAnswering is needed, found BertModel; fine-tune it for a task first$"
-    )
-    with pytest.raises(ModelError, match=message):
-        read_source(tmp_path / "bare")

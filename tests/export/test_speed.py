@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from auber.errors import RunError
-from auber.export.speed import Speed, Timing, describe, make_tables, parse_batches
+from auber.export.speed import Speed, Timing, make_tables
 from auber.system.records import parse, read, read_json
 from tests.report.made import make_speed
 
@@ -30,10 +30,6 @@ def test_a_timing_compares_variants_with_the_unpruned_model():
         "unpruned int8 1.00 times as fast (95 % interval 1.00 to 1.00): not significant"
     )
     assert (timing.batch, timing.length, timing.rounds) == (6, 16, 6)
-
-
-def test_batches_are_sorted():
-    assert parse_batches("32, 1") == (1, 32)
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
@@ -80,10 +76,3 @@ def test_tables_have_a_row_per_run_per_variant_and_per_time():
         ["torch, cpu, float32, batch 32", "unpruned", "40 (40 to 40)", "800.0", "6"],
         ["torch, cpu, float32, batch 32", "pruned", "50 (50 to 50)", "640.0", "6"],
     ]
-
-
-def test_the_description_names_what_was_left_out():
-    assert describe(make_speed()) == (
-        "rows of 128 tokens, 2 CPU threads; all models have random weights, which latency does "
-        "not depend on\nleft out: torch on a GPU: there is none here"
-    )

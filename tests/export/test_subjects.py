@@ -96,7 +96,7 @@ def test_the_classifier_is_one_of_the_runs_kind(kind, metric, labels, model_type
             assert encoder_of(model).task_type is TASK_TYPES[kind]
             assert model.config.num_labels == labels
     (bare,) = read_all(tmp_path / "origin")
-    assert bare.task_type is TASK_TYPES["sequence"]
+    assert bare.task_type is TASK_TYPES["sequence"]  # its config names no class
 
 
 def test_both_models_have_the_same_weights(tmp_path):

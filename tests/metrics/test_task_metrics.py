@@ -152,6 +152,11 @@ def example(metric):
         return outputs, labels, [(outputs[part], labels[part]) for part in parts]
     rows = random_kind_rows(metric.kind, 40)
     random = torch.Generator().manual_seed(0)
+    if metric.kind == "embeddings":
+        truth = rows.truth(CPU)
+        outputs = truth + 0.1 * torch.randn(truth.shape, generator=random)
+        parts = slice(0, 3), slice(3, 4), slice(4, 40)
+        return outputs, truth, [(outputs[part], truth[part]) for part in parts]
     logits = torch.randn(sum(rows.lengths), num_labels(metric.kind), generator=random)
     are_right = torch.rand(len(logits), 1, generator=random).round()  # about half of the time
     logits += 3 * right_logits(rows, metric.kind) * are_right
@@ -170,6 +175,8 @@ def test_no_rows_score_zero(metric):
     else:
         truth = random_kind_rows(metric.kind, 0).truth(CPU)
     shape = (0,) if metric.is_regression else (0, num_labels(metric.kind))
+    if metric.kind == "embeddings":
+        shape = truth.shape
     assert metric.compute(torch.zeros(shape), truth).item() == 0
 
 
@@ -187,6 +194,8 @@ def test_perfect_is_one_and_half_precision_is_taken(metric):
     if metric.kind == "sequence":
         truth = torch.arange(30) % 3
         outputs = truth if metric.is_regression else torch.nn.functional.one_hot(truth, 3)
+    elif metric.kind == "embeddings":
+        outputs = truth = random_kind_rows("embeddings", 40).truth(CPU).bfloat16().float()
     else:
         rows = random_kind_rows(metric.kind, 40)
         rows = rows.select([row for row in range(40) if rows[row].get("start_positions", 0) >= 0])
@@ -199,7 +208,7 @@ def test_perfect_is_one_and_half_precision_is_taken(metric):
 @each_metric
 def test_rows_of_another_kind_are_refused(metric):
     other = random_kind_rows("spans" if metric.kind == "tokens" else "tokens", 3)
-    message = rf"^metric '{metric.name}' needs logits .*(Tag|Span)Truth; choose a metric that fits"
+    message = rf"^metric '{metric.name}' needs (logits|vectors) .*(Tag|Span)Truth; choose"
     with pytest.raises(ConfigError, match=message):
         metric.compute(torch.zeros(sum(other.lengths), 2), other.truth(CPU))
 

@@ -46,22 +46,9 @@ def test_whole_numbers_of_other_libraries_are_taken(plan):
     assert plan.to_json() == {"heads": {"1": [3, 5]}, "neurons": {"1": "3,5"}}
 
 
-def test_two_plans_together_and_apart():
-    one, two = PruningPlan({0: [1]}, {2: [4]}), PruningPlan({0: [2], 1: [0]}, {2: [5]})
-    both = PruningPlan({0: [1, 2], 1: [0]}, {2: [4, 5]})
-    assert one | two == both
-    assert both - two == one
-    assert both - both == PruningPlan()
-
-
 @given(plans)
 def test_json_round_trip(plan):
     assert PruningPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
-
-
-def test_neurons_are_short_in_json():
-    plan = PruningPlan(neurons={0: [*range(1536), 1600, 3071]})
-    assert plan.to_json()["neurons"] == {"0": "0-1535,1600,3071"}
 
 
 def test_the_first_form_is_read_as_heads():

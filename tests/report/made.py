@@ -1,43 +1,8 @@
-"""Made results of other commands, as they write them."""
+"""A made result of `auber speed`."""
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 from auber.export.speed import Amount, RunSpeed, Speed, SpeedProvenance, Timing
-
-BUDGETS = (50, 100, 200, 300)
-REWARDS = (1, *range(10, 301, 10))
-
-
-def make_regret(task: str = "toys") -> dict[str, Any]:
-    """A result of two layers, where an agent misses half a point and random search more."""
-    amounts = {"paper": 0.5, "greedy": 0.6, "random": 0.8}
-    means = {
-        search: {
-            "regret": [amount] * len(REWARDS),
-            **{
-                str(budget): {
-                    "mean": amount,
-                    "over_layers": {"n": 2, "interval": [-1.4, 2.4] if search == "paper" else None},
-                }
-                for budget in BUDGETS
-            },
-        }
-        for search, amount in amounts.items()
-    }
-    layers = [{"layer": layer, "searches": copy.deepcopy(means)} for layer in (0, 2)]
-    recorded = [{"seed": 0, "command": "auber prune --method exhaustive", "provenance": {}}]
-    names = {"model": "made-up", "task": task, "metric": "accuracy", "protocol": "seen"}
-    return {
-        "format": 1,
-        "kind": "auber regret",
-        "command": "python -m benchmarks.regret runs/all",
-        "seeds": 2,
-        "rewards": list(REWARDS),
-        "panels": [{**names, "recorded": recorded, "layers": layers, "mean": means}],
-    }
 
 
 def make_speed() -> Speed:

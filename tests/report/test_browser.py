@@ -147,19 +147,6 @@ def test_a_phone_needs_no_sideways_scrolling(show, run_page, study_page):
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_folded_tables_are_printed(show, run_page):
-    page = show(run_page)
-    assert page.locator("details[open]").count() == 0
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details[open]").count() == page.locator("details").count() > 0
-
-
-def test_titles_stay_where_scripts_are_off(show, run_page):
-    page = show(run_page, java_script_enabled=False)
-    assert page.locator("td[title]").count() > 12
-    assert page.locator("#theme").is_hidden()
-
-
 @pytest.mark.parametrize("first", [0, 3])
 def test_hostile_names_do_nothing(show, tmp_path, first):
     """Each of the names in another place; `test_render` has every name in every place."""

@@ -11,7 +11,6 @@ from auber.report.analysis import analyse
 from auber.report.figures import (
     Point,
     draw_bars,
-    draw_heads,
     draw_scores,
     draw_searches,
     draw_sizes,
@@ -19,7 +18,7 @@ from auber.report.figures import (
     to_svg,
     write_figure,
 )
-from auber.report.head_maps import HeadMap, make_shades
+from auber.report.head_maps import make_shades
 from auber.report.layers import read_sources
 from auber.report.records import group
 from auber.report.runs import pool_runs
@@ -108,13 +107,6 @@ def test_intervals_of_scores_against_sizes_end_where_the_metric_does(tmp_path):
     assert (point.score, point.low, point.high) == (pytest.approx(79.5), 0.0, 100.0)
 
 
-def test_rows_of_one_name_share_a_line(tmp_path):
-    first, second = scores(tmp_path).axes
-    assert [label.get_text() for label in first.get_yticklabels()] == ["random", "auber"]
-    assert {y for line in first.lines[:3] for y in line.get_ydata()} == {0.0}
-    assert {y for line in second.lines[:6] for y in line.get_ydata()} == {0.0, 1.0}
-
-
 @pytest.mark.parametrize(
     ("values", "scale", "shades"),
     [
@@ -129,22 +121,6 @@ def test_rows_of_one_name_share_a_line(tmp_path):
 )
 def test_shades_of_heads(values, scale, shades):
     assert make_shades(values, scale) == [shades]
-
-
-def test_maps_of_heads_are_drawn():
-    texts_of_heads = [["", "", ""], ["", "", ""]]
-    maps = [
-        HeadMap(
-            "one",
-            [[5, 0], [1, 10]],
-            texts_of_heads,
-            "l",
-            removed=frozenset({(0, 1)}),
-            counts=["-1", ""],
-        ),
-        HeadMap("two", [[1, -2, 0], [-9, 2, 3]], texts_of_heads, stop=True),
-    ]
-    assert {"stop", "head", "layer", "one. l", "two."} <= set(texts(draw_heads([maps, maps[:1]])))
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "$x^2$", r"\frac{", "名前"])

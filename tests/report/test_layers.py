@@ -6,9 +6,8 @@ import pytest
 
 from auber.errors import PlanError, RunError
 from auber.report.layers import read_runs, read_sources
-from auber.report.results_file import save_results
 from tests.report.made_runs import HEADS, make_stage, write_ranked, write_searched
-from tests.report.results import make_result, write_run, write_study
+from tests.report.results import make_result, write_run
 
 
 def test_a_searched_run(tmp_path):
@@ -82,19 +81,6 @@ def test_tunings_after_all_decisions_are_counted_with_their_layer(tmp_path):
     assert (first.index, first.tuning_steps) == (0, 42)
     assert first.seconds == record["seconds"] + 7.5
     assert len(run.layers) == 3
-
-
-def test_a_results_file_has_records_alone(tmp_path):
-    write_study(tmp_path / "s", {"rte": {"auber": [60.0]}})
-    save_results(tmp_path / "s", tmp_path / "s.json")
-    _, (run,) = read_sources([tmp_path / "s.json"])
-    assert (run.layers, run.scores, run.record.plan.num_heads) == ((), {}, 20)
-
-
-def test_an_unfinished_run_says_what_to_do(tmp_path):
-    folder = write_run(tmp_path, "cut", None)
-    with pytest.raises(RunError, match="cut: the run is not finished; continue it with --resume"):
-        read_runs([folder])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import pytest
 from auber.errors import RunError
 from auber.report.page import make_page, render_page, write_page
 from tests.report.made_runs import HOSTILE, write_ranked, write_searched
-from tests.report.results import write_study
 
 
 class Elements(HTMLParser):
@@ -126,16 +125,6 @@ def test_the_same_runs_give_the_same_bytes(tmp_path):
         "index.html",
         *(f"{n}.{kind}" for n in names for kind in ("svg", "pdf")),
     ]
-
-
-def test_a_large_study_stays_small(tmp_path):
-    methods = ["auber", "random", "confidence", "michel", "voita", "original", "original+tuning"]
-    scores = {
-        task: {method: [60.0, 61.0] for method in methods}
-        for task in ("mrpc", "rte", "wnli", "agreement")
-    }
-    write_study(tmp_path, scores)
-    assert len(render_page(make_page([tmp_path])).encode()) < 1.5e6
 
 
 def test_a_place_that_cannot_be_written(tmp_path):

@@ -50,12 +50,6 @@ def test_a_record_of_a_result(record):
     assert record.peak_gpu_bytes is None
 
 
-def test_another_name_of_the_model(record):
-    named = record.renamed("mpnet")
-    assert (named.model, named.origin.command.split()[4]) == ("mpnet", "mpnet")
-    assert (named.dev, named.start) == (record.dev, record.start)
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

@@ -6,17 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from auber.errors import RunError
 from auber.report.answer import find_interval, standard_error
 from auber.report.figures import TIMES, find_sizes, time_parts
 from auber.report.layers import read_runs
 from auber.report.page import make_page, make_run_page, render_page
 from auber.report.records import RunRecord
-from auber.report.results_file import ResultsFile
-from auber.report.run_tables import list_settings
 from auber.run.records import TIME_PARTS
 from auber.system.records import parse
-from tests.report.made import make_speed
 from tests.report.made_runs import LAYERS, PLAN, write_ranked, write_searched
 from tests.report.results import make_result, write_run
 
@@ -171,18 +167,6 @@ def test_differing_settings_come_first(tmp_path):
     assert (differing.folded, every.folded, len(every.rows)) == (False, True, 5)
 
 
-def test_settings_of_many_runs(tmp_path):
-    changes = [{"agent.episodes": 9}, {"agent.episodes": 7.5}, {"own": True}]
-    folders = [
-        write_searched(tmp_path / str(place), config={"seed": 0, **change})
-        for place, change in enumerate(changes)
-    ]
-    rows = list_settings({"value": [run.record for run in read_runs(folders)]}).rows
-    found = {row["setting"]: row["value"] for row in rows}
-    assert found == {"seed": "0", "agent.episodes": "9, 7.5", "own": "true"}
-    assert rows[-1]["setting"] == "own", "unknown settings come last"
-
-
 def test_where_the_time_went(tmp_path):
     assert list(TIMES)[:-1] == list(TIME_PARTS)
     (run,) = read_runs([write_searched(tmp_path)])
@@ -196,26 +180,6 @@ def test_only_an_accuracy_has_a_standard_error(tmp_path):
     (part,) = make_page([tmp_path / "auber"]).parts
     assert "standard error" not in part.grids["scores"][0].cells
     assert find_interval(run.record) is None
-
-
-def test_results_of_other_commands(tmp_path):
-    run = write_searched(tmp_path)
-    page = make_page([run], [ResultsFile("speed.json", "speed", make_speed().to_json())])
-    assert titles(page)[4] == "Speed"
-    sizes, ratios, times = page.grids["speed"]
-    row = sizes.rows[0]
-    assert (row["run"], row["heads removed"]) == ("rte auber seed 0", "40 of 144")
-    assert row["parameters"] == "101 M of 109.5 M (92.3 %)"
-    assert "128 tokens" in sizes.notes[0]
-    assert "torch on a GPU: there is none here" in sizes.notes[1]
-    assert ratios.rows[0]["torch, cpu, float32, batch 32"] == "0.80 (0.80 to 0.80)"
-    assert times.rows[0]["ms (quartiles)"] == "40 (40 to 40)"
-
-
-def test_a_damaged_speed_file_is_named(tmp_path):
-    content = {**make_speed().to_json(), "format": 1}
-    with pytest.raises(RunError, match="^speed.json: 'format' must be 2, found 1; .* it again$"):
-        make_page([write_searched(tmp_path)], [ResultsFile("speed.json", "speed", content)])
 
 
 def test_neurons_and_what_remains_are_shown(tmp_path):

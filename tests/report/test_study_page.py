@@ -4,7 +4,6 @@ import json
 
 from auber.report.page import make_page
 from auber.report.results_file import save_results
-from tests.report.made_runs import write_ranked, write_searched
 from tests.report.results import write_plan, write_study
 from tests.report.test_run_page import names, titles
 
@@ -49,26 +48,6 @@ def test_a_study(tmp_path):
     assert left_out.rows == [{"run": "x", "reason": "failed: no room"}]
     assert sum("pairs is significant if" in sentence for sentence in page.legends) == 1
     assert len(set(page.legends)) == len(page.legends)
-
-
-def test_a_study_shows_its_searches(tmp_path):
-    write_searched(tmp_path)
-    write_ranked(tmp_path)
-    (drawing,) = [found for found in make_page([tmp_path]).drawings if "search" in found.name]
-    assert drawing.name == "search"
-    assert "auber" in drawing.svg
-
-
-def test_models_and_protocols_stand_apart(tmp_path):
-    write_study(tmp_path, {"rte": {"auber": [60.0]}})
-    write_study(tmp_path, {"rte": {"auber": [61.0]}}, model="minilm")
-    page = make_page([tmp_path])
-    assert [verdict.about for verdict in page.verdicts] == [
-        "minilm, protocol seen",
-        "mpnet-base, protocol seen",
-    ]
-    assert titles(page)[0] == "Scores: minilm, seen"
-    assert {"heads-1", "heads-2"} <= set(names(page))
 
 
 def test_notes_of_a_results_file_are_shown(tmp_path):

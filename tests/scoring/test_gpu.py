@@ -11,6 +11,7 @@ from auber.data.encoding import EncodedRows
 from auber.models.plan import PruningPlan
 from auber.models.surgery import masked, remove
 from auber.scoring import LayerScorer, PlanScorer
+from auber.scoring import scorer as scorer_module
 from auber.training.devices import Hardware
 from auber.training.evaluation import evaluate_rows, predict
 from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, packed_order, random_kind_rows
@@ -145,6 +146,21 @@ def test_in_bfloat16_it_is_no_farther_from_float32_than_plain_bfloat16(model_typ
         print(f"{model_type} layer {layer} {plan!r:.40}: distance {distances}, flips {flips}")
         assert distances[0] <= 1.25 * distances[1]
         assert flips[0] <= max(3, 2 * flips[1])
+
+
+def test_the_graphs_of_all_batches_share_the_memory_of_a_pass(monkeypatch):
+    monkeypatch.setitem(scorer_module._BATCH_TOKENS, "cuda", 8192)
+    model, rows = base_model(layers=2), big_rows(1000)
+    scorer = LayerScorer(model, 0, rows, "accuracy", gpu("float32"))
+    plans = [PruningPlan({0: [1, 4]}), PruningPlan(neurons={0: range(1000)})]
+    for plan in [*plans, *plans]:
+        with masked(model, plan):
+            plain = predict(model, rows)[longest_first(rows)]
+        for _ in range(2):  # captured, and replayed
+            assert torch.allclose(scorer.logits(plan), plain, atol=1e-3)
+    graphs = [found.graph for chunk in scorer._chunks for found in chunk.graphs.values()]
+    assert len(graphs) == len(scorer._chunks) > 5
+    assert len({graph.pool() for graph in graphs}) == 1
 
 
 @pytest.mark.slow

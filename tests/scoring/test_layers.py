@@ -7,7 +7,7 @@ import torch
 
 from auber.models.encoders import encoder_of
 from auber.models.surgery import remove
-from auber.scoring.layers import pack_layers
+from auber.scoring.layers import _by_offset, pack_layers
 from auber.scoring.packing import PackedBatch
 from tests.tiny_models import HEADS, MODEL_TYPES, random_batch, tiny_model
 
@@ -54,3 +54,11 @@ def test_a_layer_without_heads_still_computes(model_type):
     with torch.no_grad():
         found, expected = packed_logits(model, inputs, first_only=True), model(**inputs).logits
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_a_bias_by_offset_is_not_mirrored():
+    bias = encoder_of(tiny_model("mpnet")).attentions(7)[0].bias  # (heads, queries, keys)
+    place = torch.arange(7)
+    offsets = place[None, :] - place[:, None]  # key minus query
+    assert torch.equal(_by_offset(bias, HEADS)[:, offsets + 6], bias)
+    assert not torch.equal(bias, bias.mT)

@@ -47,7 +47,7 @@ def random_plans(count, kinds=("heads", "neurons"), seed=0):
     ]
 
 
-@pytest.mark.parametrize("kind", ["sequence", "tokens"])
+@pytest.mark.parametrize("kind", ["sequence", "tokens", "embeddings"])
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 def test_every_plan_predicts_what_the_pruned_model_predicts(model_type, kind, way, monkeypatch):
     monkeypatch.setitem(_BATCH_TOKENS, "cpu", 60)
@@ -86,10 +86,8 @@ def test_several_plans_share_a_pass(model_type, monkeypatch):
     ("mask", "message"),
     [
         ((1, 2), r"a mask of the whole model must be a PruningPlan, found \(1, 2\); write such as"),
-        (PruningPlan({0: range(4)}), "layer 0: the plan removes all 4 heads; at least one must"),
         (PruningPlan({1: range(3)}), "layer 1: the mask removes all 3 heads that are left; at"),
         (PruningPlan({3: [0]}), "layer 3: the model has layers 0 to 2; correct the plan"),
-        (PruningPlan(neurons={2: [48]}), "layer 2: its neurons are numbered 0 to 47, the plan rem"),
     ],
 )
 def test_plans_that_do_not_fit(mask, message):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from auber.data.encoding import EncodedRows
 from auber.errors import ModelError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
+from auber.models.pooling import Modules, Pooling, attach_modules
 from auber.models.surgery import remove, remove_remaining
 from auber.scoring import CrossFitPlanScorer, LayerScorer, PlanScorer, scorer
 from auber.scoring.layers import PackedLayer
@@ -28,7 +30,7 @@ ALL_METRICS = [
     ("sequence", "matthews", 2),
     ("sequence", "pearson", 1),
     ("sequence", "spearman", 1),
-    *((kind, metric, num_labels(kind)) for kind in TOKEN_KINDS for metric in METRICS_OF[kind]),
+    *((kind, metric, num_labels(kind)) for kind, own in METRICS_OF.items() for metric in own),
 ]
 
 
@@ -73,7 +75,7 @@ def assert_logits_are_those_of_the_pruned(logits, model, plan, rows):
     """Compare logits, longest rows first, with those of the model without the plan's units."""
     is_sequence = rows.kind == "sequence"
     by_length = sorted(range(len(rows)), key=lambda row: -rows.lengths[row])
-    order = torch.tensor(by_length) if is_sequence else packed_order(rows)
+    order = packed_order(rows) if rows.kind in TOKEN_KINDS else torch.tensor(by_length)
     plain = predict(pruned_model(model, plan), rows)[order]
     assert logits.shape == plain.shape
     # Fewer neurons are summed in another order, with large weights.
@@ -102,7 +104,7 @@ def assert_predicts_like_the_pruned(model: Any, layer: int, rows: EncodedRows) -
     ("kind", "layer"),
     [
         *(("sequence", layer) for layer in range(LAYERS)),
-        *((kind, layer) for kind in TOKEN_KINDS for layer in (0, LAYERS - 1)),
+        *((kind, layer) for kind in METRICS_OF for layer in (0, LAYERS - 1)),
     ],
 )
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
@@ -112,6 +114,17 @@ def test_every_mask_predicts_what_the_pruned_model_predicts(model_type, layer, k
     other = (layer + 1) % LAYERS
     remove(model, PruningPlan({other: [2], layer: [0]}, {other: [5], layer: [0, 1, 30]}))
     assert_predicts_like_the_pruned(model, layer, rows)
+
+
+@pytest.mark.parametrize("pooling", [Pooling("cls"), Pooling("max"), Pooling("mean", False)])
+@pytest.mark.parametrize("model_type", ["bert", "deberta-v2", "modernbert", "mpnet"])
+def test_every_pooling(model_type, pooling):
+    model, rows = made("embeddings", model_type)
+    attach_modules(model, Modules(pooling, {}))
+    for layer in (0, LAYERS - 1):
+        scorer = LayerScorer(model, layer, rows, "cosine", cpu())
+        for plan in (PruningPlan({layer: [1]}), PruningPlan(neurons={layer: SOME})):
+            assert_logits_are_those_of_the_pruned(scorer.logits(plan), model, plan, rows)
 
 
 @pytest.mark.parametrize("tokens_per_batch", [60, 10_000])  # in one batch, masks share a pass
@@ -147,7 +160,7 @@ def test_the_model_is_not_changed(make):
     assert model.config.to_dict() == config
 
 
-def test_the_key_identifies_weights_rows_and_metric():
+def test_the_key_identifies_weights_rows_metric_precision_and_version(monkeypatch):
     model, rows = made()
     other = tiny_model("bert", num_labels=3, seed=1)
     keys = {
@@ -155,13 +168,17 @@ def test_the_key_identifies_weights_rows_and_metric():
         LayerScorer(other, 0, rows, "accuracy", cpu()).key,
         LayerScorer(model, 0, random_rows(seed=1), "accuracy", cpu()).key,
         LayerScorer(model, 0, rows, "f1", cpu()).key,
+        LayerScorer(model, 0, rows, "accuracy", replace(cpu(), precision="bfloat16")).key,
     }
-    assert len(keys) == 4
+    assert len(keys) == 5
+    with monkeypatch.context() as later:
+        later.setattr(scorer, "VERSION", "later")
+        assert LayerScorer(model, 0, rows, "accuracy", cpu()).key not in keys
     assert PlanScorer(model, rows, "accuracy", cpu()).key in keys
     assert LayerScorer(copy.deepcopy(model), 0, random_rows(), "accuracy", cpu()).key in keys
 
 
-@pytest.mark.parametrize("kind", TOKEN_KINDS)
+@pytest.mark.parametrize("kind", METRICS_OF)
 def test_the_key_identifies_the_answers(kind):
     model, rows = made(kind)
     other = random_kind_rows(kind)
@@ -183,8 +200,9 @@ def test_the_key_identifies_the_answers(kind):
         ("sequence", "modernbert", {"classifier_pooling": "mean"}, "context"),
         ("tokens", "bert", {}, "context"),
         ("spans", "bert", {}, "context"),
+        ("embeddings", "bert", {}, "context"),
     ],
-    ids=["bert", "deberta-v2", "modernbert", "modernbert-mean", "tokens", "spans"],
+    ids=["bert", "deberta-v2", "modernbert", "modernbert-mean", "tokens", "spans", "embeddings"],
 )
 def test_what_does_not_depend_on_the_mask_is_computed_once(
     kind, model_type, changes, in_the_last, layer, monkeypatch

@@ -115,13 +115,6 @@ def test_a_stop_and_an_illegal_action_end_the_episode_with_the_last_state(action
         env.step(0)
 
 
-def test_a_layer_of_one_head_can_be_played():
-    env = HeadPruningEnv(np.ones(1, dtype=np.float32), {(): 0.5}.__getitem__)
-    _, info = env.reset(seed=0)
-    assert info["action_mask"].tolist() == [0, 1]
-    assert env.step(0)[2]
-
-
 def test_wrong_arguments_are_refused():
     message = "^environment: state and score belong together; give both, or neither"
     with pytest.raises(GameError, match=message):

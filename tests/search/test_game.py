@@ -158,3 +158,10 @@ def test_one_unit_stays_with_a_prior_too():
     assert game.legal_actions().tolist() == [False, True, True, True]
     game.step(2)
     assert game.legal_actions().tolist() == [False, True, False, True], "0 was put back and stays"
+
+
+def test_of_equal_masks_the_best_has_the_fewest_changes():
+    game = PruningGame(STATE, lambda removed: 0.5, prior=(0, 1))
+    game.step(0)
+    assert set(game.scores) == {(0, 1), (1,)}
+    assert game.best_mask() == (0, 1)

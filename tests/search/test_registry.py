@@ -8,13 +8,14 @@ import pytest
 import torch
 
 import auber
+from auber.config import make_config
 from auber.errors import ConfigError
 from auber.models.surgery import remove
-from auber.search.registry import METHODS, get_method
+from auber.search.registry import METHODS, default_method, get_method
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.search.made import ranking_inputs
 from tests.small import small_config, small_start, small_task
-from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, tiny_model
+from tests.tiny_models import HEADS, LAYERS, tiny_model
 
 RANKINGS = ["random", "confidence", "michel", "fisher", "voita"]
 TO_SIZE = ["random", "michel", "fisher", "voita"]
@@ -42,13 +43,26 @@ def test_the_registry():
         get_method("mihcel")
 
 
-@pytest.mark.parametrize("name", RANKINGS)
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_every_family_loses_the_number_asked_for(name, model_type):
-    model = tiny_model(model_type)
-    plan = choose(name, model, 5).plan
-    assert plan.num_heads == 5
-    remove(model, plan)
+@pytest.mark.parametrize(
+    ("preset", "settings", "given", "name", "reason"),
+    [
+        ("default", {}, None, "exchange", None),
+        ("default", {"last.epochs": 1, "search.rewards": 9}, None, "exchange", None),
+        ("default", {"size.keep": 0.5, "agent.episodes": 9}, "--heads", "exchange", None),
+        ("default", {}, "--heads", "auber", "--heads"),
+        ("default", {"agent.episodes": 9}, None, "auber", "agent.episodes"),
+        ("default", {"search.prior_share": 0.5}, None, "auber", "search.prior_share"),
+        ("default", {"protocol": "seen"}, None, "auber", "protocol"),
+        ("paper", {}, None, "auber", None),
+        ("reference", {"size.keep": 0.5}, "--heads", "auber", None),
+    ],
+)
+def test_the_method_of_a_run_that_names_none(preset, settings, given, name, reason):
+    config = make_config(preset, settings=settings).replace({"seed": 3})
+    method, found = default_method(config, given)
+    assert method.name == name
+    assert (found is not None) == (reason is not None)
+    assert reason is None or f" because {reason} is given; " in found
 
 
 @pytest.mark.parametrize("name", RANKINGS)

@@ -57,13 +57,14 @@ def test_equal_norms_give_the_uniform_state(norm, num_heads):
     assert state.tolist() == pytest.approx([1 / num_heads] * num_heads)
 
 
-def test_heads_equal_up_to_the_order_of_their_entries_give_the_uniform_state():
+@pytest.mark.parametrize("norm", ["l1", "l2"])  # the sums of l1 are exact in float64
+def test_heads_equal_up_to_the_order_of_their_entries_give_the_uniform_state(norm):
     generator = torch.Generator().manual_seed(0)
     head = torch.randn(640, generator=generator)
     weight = torch.stack(
         [head[torch.randperm(640, generator=generator)] for _ in range(12)]
     ).reshape(12 * 8, 80)
-    assert torch.equal(head_state(head_norms(weight, 12)), torch.full((12,), 1 / 12))
+    assert torch.equal(head_state(head_norms(weight, 12, norm)), torch.full((12,), 1 / 12))
 
 
 @given(st.lists(st.floats(0, 1e4, width=32), min_size=1, max_size=12), st.integers(0, 99))
@@ -106,15 +107,6 @@ def test_lemma_1_bounds_the_output_of_a_head(tokens, num_heads, head_dim, size, 
     assert bool((outputs.abs().sum(dim=(1, 2)) <= bound * (1 + 1e-5)).all())
 
 
-def test_lemma_1_fails_with_a_value_bias_at_zero_input():
-    weight = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
-    outputs = head_outputs(torch.zeros(3, 6), weight, weight, weight, torch.ones(8), num_heads=2)
-    bound = 3 * torch.zeros(3, 6).abs().sum() * head_norms(weight, 2, "l1")
-    assert bound.tolist() == [0.0, 0.0]
-    # the bias alone: 3 tokens x 4 entries
-    assert outputs.abs().sum(dim=(1, 2)).tolist() == [12.0, 12.0]
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_a_layer_begins_in_the_state_of_its_projections_norms(norm, dtype):
@@ -124,29 +116,3 @@ def test_a_layer_begins_in_the_state_of_its_projections_norms(norm, dtype):
     state = projection_state(weight, 4, norm)
     assert torch.equal(state, head_state(head_norms(weight.detach().float(), 4, norm)))
     assert not state.requires_grad
-
-
-@given(
-    tokens=st.integers(1, 6),
-    neurons=st.integers(1, 8),
-    size=st.integers(1, 8),
-    seed=st.integers(0, 10_000),
-    activation=st.sampled_from([torch.relu, torch.nn.functional.gelu, torch.nn.functional.silu]),
-    is_gated=st.booleans(),
-)
-def test_the_bound_of_a_block_of_neurons(tokens, neurons, size, seed, activation, is_gated):
-    draw = torch.Generator().manual_seed(seed)
-
-    def random(*shape):
-        return 3 * torch.randn(*shape, generator=draw, dtype=torch.float64)
-
-    def norm(tensor):
-        return float(tensor.abs().sum())
-
-    hidden, contract = random(tokens, size), random(neurons, size)
-    inner, bound = torch.ones(tokens, neurons, dtype=torch.float64), norm(contract)
-    for function in (activation, lambda outer: outer)[: 1 + is_gated]:
-        expand, bias = random(size, neurons), random(neurons)
-        inner = inner * function(hidden @ expand + bias)
-        bound *= norm(hidden) * norm(expand) + tokens * norm(bias)
-    assert norm(inner @ contract) <= bound * (1 + 1e-9)

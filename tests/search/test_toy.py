@@ -7,19 +7,6 @@ import pytest
 from auber.search.toy import ToyLayer
 
 
-def test_the_score_is_base_plus_single_plus_pair_terms() -> None:
-    layer = ToyLayer(4, seed=1)
-    assert layer.score((1, 3)) == ToyLayer(4, seed=1).score((1, 3)) != ToyLayer(4).score((1, 3))
-    base = layer.score(())
-    single = [layer.score((head,)) - base for head in range(4)]
-    pair = {
-        (a, b): layer.score((a, b)) - base - single[a] - single[b]
-        for a, b in combinations(range(4), 2)
-    }
-    expected = base + single[0] + single[2] + single[3] + pair[0, 2] + pair[0, 3] + pair[2, 3]
-    assert layer.score((0, 2, 3)) == pytest.approx(expected)
-
-
 def test_the_optimum_beats_every_mask_and_leaves_a_head() -> None:
     layer = ToyLayer(7, seed=2, bias=0.01)
     best, score = layer.optimum()

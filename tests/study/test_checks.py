@@ -9,7 +9,6 @@ import shutil
 import pytest
 import torch
 
-from auber.data import make_task
 from auber.errors import CheckpointError, ConfigError, RunError, TaskError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
@@ -20,7 +19,7 @@ from auber.study.folder import StudyFolder
 from auber.study.runner import _outline, run_study
 from tests.report.results import collect
 from tests.small import small_start, small_task
-from tests.study.tiny import QUICK, Notes, results_of, tiny_study
+from tests.study.tiny import QUICK, Notes, tiny_study
 from tests.tiny_models import MODEL_TYPES, tiny_model, tiny_tokenizer
 
 pytestmark = pytest.mark.usefixtures("young_garbage")  # a study collects after each run
@@ -126,18 +125,6 @@ def test_other_weights_under_the_same_name_are_refused(model, tmp_path):
 
 
 # --- rows of your own -----------------------------------------------------------------------------
-
-
-def test_the_numbers_are_those_of_a_known_task_with_the_same_rows(model, place, monkeypatch):
-    rows = make_task("a.csv", "b.csv", text="said", label="y")
-    monkeypatch.setattr("auber.study.plan.load_task", lambda *_, **__: rows)
-    known, own = tiny_study(model, methods=["auber"]), films_study(model, methods=["auber"])
-    for name, study in (("known", known), ("own", own)):
-        run_study(study, StudyFolder(place / name), Notes())
-    found = list(results_of(own, place / "own").values())
-    assert found == list(results_of(known, place / "known").values())
-    task = StudyFolder(place / "own").recorded().own["films"]
-    assert (task.train, task.rows) == (None, rows.content_hash)
 
 
 def test_other_rows_are_refused_and_the_same_rows_elsewhere_go_on(model, place):

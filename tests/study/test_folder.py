@@ -35,13 +35,6 @@ def pending(folder: StudyFolder, study) -> list[str]:
     return [run.name for _, run in folder.pending(study, select_runs(study))]
 
 
-def test_the_folder_records_its_study(tmp_path):
-    folder, study = StudyFolder(tmp_path / "new" / "study"), tiny_study()
-    folder.open(study)
-    assert folder.recorded() == study
-    folder.check(study)
-
-
 def test_a_study_may_grow(tmp_path):
     folder = StudyFolder(tmp_path / "study")
     folder.open(tiny_study(seeds=[1]))

@@ -7,8 +7,8 @@ import torch
 from auber.data.encoding import EncodedRows
 from auber.metrics.tags import NO_TAG
 from auber.training.batches import LengthGroups, RowCollator, cut_batch
-from auber.training.outputs import OUTPUTS
-from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
+from auber.training.outputs import outputs_of
+from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, random_kind_rows
 from tests.tiny_models import tiny_model
 from tests.training.test_trainer import SUBJECTS, subject
 
@@ -83,13 +83,15 @@ def test_widths_are_rounded_up_but_not_beyond_the_longest_row(length, width):
     assert batch["labels"].tolist() == [1.5]
 
 
-@pytest.mark.parametrize("kind", TOKEN_KINDS)
+@pytest.mark.parametrize("kind", METRICS_OF)
 def test_padding_changes_no_loss(kind):
     """Captured batches are padded to a multiple of 32."""
     model = tiny_model(kind=kind, num_labels=num_labels(kind)).train(False)
     rows = random_kind_rows(kind, 40)
     short = [row for row in range(40) if rows.lengths[row] < 10]
-    losses = [OUTPUTS[kind].loss(model, RowCollator(rows, multiple)(short)) for multiple in (1, 32)]
+    losses = [
+        outputs_of(kind).loss(model, RowCollator(rows, multiple)(short)) for multiple in (1, 32)
+    ]
     torch.testing.assert_close(*losses, atol=1e-5, rtol=1e-5)
 
 

@@ -16,7 +16,7 @@ from auber.training import trainer
 from auber.training.batches import RowCollator
 from auber.training.captured_steps import CapturedSteps, StepCache
 from auber.training.distillation import Teacher
-from auber.training.outputs import OUTPUTS
+from auber.training.outputs import outputs_of
 from auber.training.tuning import tune
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.recorders import Repeater, refuse
@@ -90,7 +90,7 @@ def test_a_batch_with_nothing_to_learn_from_has_no_loss(kind):
         empty = [row for row in range(len(rows)) if rows[row]["start_positions"] < 0]
     model = tiny_model(kind=kind, num_labels=num_labels(kind))
 
-    steps = CapturedSteps(model, OUTPUTS[kind].loss, 1.0, Repeater())
+    steps = CapturedSteps(model, outputs_of(kind).loss, 1.0, Repeater())
     assert steps(RowCollator(rows)(empty)).item() == 0
     assert all(not parameter.grad.any() for parameter in model.parameters())
 

@@ -9,14 +9,14 @@ from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
 from auber.training.devices import Hardware
 from auber.training.distillation import Teacher
-from auber.training.outputs import OUTPUTS
-from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
+from auber.training.outputs import outputs_of
+from tests.kinds import METRICS_OF, num_labels, random_kind_rows
 from tests.search.made import random_rows
 from tests.tiny_models import tiny_model
 from tests.training.test_tuning import WITHOUT_DROPOUT
 
 CPU = Hardware(torch.device("cpu"), "float32", 1)
-KINDS = ("sequence", *TOKEN_KINDS)
+KINDS = ("sequence", *METRICS_OF)
 
 
 def make(kind):
@@ -28,8 +28,10 @@ def make(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_that_equals_its_teacher_has_only_the_task_loss(kind):
     model, batch = make(kind)
-    plain = Teacher(model, Teaching(), CPU).loss_of(kind)(model, batch)
-    taught = Teacher(model, Teaching(outputs=0.25, hidden=3.0), CPU).loss_of(kind)(model, batch)
+    plain = Teacher(model, Teaching(), CPU).loss_of(outputs_of(kind))(model, batch)
+    taught = Teacher(model, Teaching(outputs=0.25, hidden=3.0), CPU).loss_of(outputs_of(kind))(
+        model, batch
+    )
     assert plain > 0
     assert torch.allclose(taught, 0.75 * plain, atol=1e-6)
 
@@ -39,7 +41,7 @@ def test_gradients_bring_a_pruned_model_closer_to_its_teacher(kind):
     model, batch = make(kind)
     pruned = copy.deepcopy(model)
     remove(pruned, PruningPlan({0: [1]}, {1: range(20)}))
-    loss_of = Teacher(model, Teaching(outputs=1.0, hidden=1.0), CPU).loss_of(kind)
+    loss_of = Teacher(model, Teaching(outputs=1.0, hidden=1.0), CPU).loss_of(outputs_of(kind))
     optimizer = torch.optim.SGD(pruned.parameters(), lr=0.004)
     losses = []
     for _ in range(6):
@@ -57,17 +59,17 @@ def test_the_distance_of_outputs_is_the_divergence_at_temperature_two():
     wanted = (taught / 2).softmax(-1)
     distance = 4 * (wanted * (wanted.log() - (logits / 2).log_softmax(-1))).sum(-1).mean()
     mask = torch.ones(5, 4)
-    assert torch.allclose(OUTPUTS["sequence"].distance(logits, taught, mask), distance)
-    numbers = OUTPUTS["sequence"].distance(logits[:, :1], taught[:, :1], mask)
+    assert torch.allclose(outputs_of("sequence").distance(logits, taught, mask), distance)
+    numbers = outputs_of("sequence").distance(logits[:, :1], taught[:, :1], mask)
     assert torch.allclose(numbers, ((logits - taught)[:, 0] ** 2).mean())
 
 
-@pytest.mark.parametrize("kind", ["tokens", "spans"])
+@pytest.mark.parametrize("kind", ["tokens", "spans", "embeddings"])
 def test_padding_adds_no_distance(kind):
     generator = torch.manual_seed(0)
     size = 3 if kind == "tokens" else 2
     logits, taught = torch.randn(2, 4, 6, size, generator=generator)
     mask = torch.tensor([1, 1, 1, 1, 0, 0]).expand(4, 6)
-    distance = OUTPUTS[kind].distance(logits, taught, mask)
-    short = OUTPUTS[kind].distance(logits[:, :4], taught[:, :4], mask[:, :4])
+    distance = outputs_of(kind).distance(logits, taught, mask)
+    short = outputs_of(kind).distance(logits[:, :4], taught[:, :4], mask[:, :4])
     assert torch.allclose(distance, short)

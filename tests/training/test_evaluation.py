@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from auber.data.encoding import EncodedRows
 from auber.errors import ModelError
 from auber.training.evaluation import evaluate_rows, predict
-from auber.training.outputs import OUTPUTS
+from auber.training.outputs import outputs_of
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.small import small_rows, small_start
 from tests.tiny_models import tiny_model
@@ -30,7 +30,7 @@ def test_batches_change_no_logits_and_the_mode_is_restored(kind):
         for row in range(len(rows)):
             names = [name for name in ("input_ids", "token_type_ids") if name in rows[row]]
             features = {name: torch.tensor([rows[row][name]]) for name in names}
-            single.append(OUTPUTS[kind].logits(model(**features))[0])
+            single.append(outputs_of(kind).logits(model(**features))[0])
     expected = torch.stack(single) if kind == "sequence" else torch.cat(single)
     model.train()
     for tokens_per_batch in (1, 64, 8192):

@@ -124,17 +124,3 @@ def test_weights_that_were_broken_before_are_a_model_error(name, value, epochs):
     )
     with pytest.raises(ModelError, match=message):
         tuned(FirstTuning(epochs=epochs), model, stage="first tuning")
-
-
-def test_losses_are_read_rarely(monkeypatch):
-    """After the first step, when progress is recorded, and at the end."""
-    reads, read = [], Monitor._read_losses
-
-    def listening(this):
-        reads.append(len(this._unread))
-        return read(this)
-
-    monkeypatch.setattr(Monitor, "_read_losses", listening)
-    monkeypatch.setattr("auber.training.monitor._RECORD_INTERVAL", math.inf)
-    tuned(FirstTuning(epochs=5, batch_size=8))
-    assert reads == [1, 24]

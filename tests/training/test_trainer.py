@@ -12,18 +12,18 @@ from auber.data.encoding import EncodedRows
 from auber.training import devices, trainer
 from auber.training.evaluation import evaluate_rows
 from auber.training.tuning import TuningError, tune
-from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
+from tests.kinds import METRICS_OF, num_labels, random_kind_rows
 from tests.small import cpu, small_rows
 from tests.tiny_models import tiny_model
 from tests.training.test_tuning import WITHOUT_DROPOUT
 
-SUBJECTS = ("classes", "numbers", *TOKEN_KINDS)
+SUBJECTS = ("classes", "numbers", *METRICS_OF)
 ONE_STEP = FirstTuning(epochs=1, learning_rate=1e-3, batch_size=11)
 
 
 def subject(name, count=11):
     """Return a model without dropout and rows for it."""
-    if name in TOKEN_KINDS:
+    if name in METRICS_OF:
         rows, labels, kind = random_kind_rows(name, count), num_labels(name), name
     else:
         rows, labels, kind = small_rows(count), 2, "sequence"

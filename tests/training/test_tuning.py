@@ -16,7 +16,6 @@ import torch
 from auber.config import FirstTuning, LastTuning
 from auber.data.encoding import encode_split
 from auber.data.generated import build_tokenizer, vocabulary
-from auber.system.progress import Progress
 from auber.training import trainer
 from auber.training.batches import RowCollator
 from auber.training.evaluation import evaluate_rows
@@ -206,23 +205,3 @@ def test_the_watched_rows_are_evaluated_at_even_intervals():
     )
     _, report = tuned(settings, watch=(small_rows(30), "accuracy"))
     assert [entry[0] for entry in report.watched] == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
-
-
-def test_the_progress_gets_every_step():
-    class Listener(Progress):
-        def __init__(self):
-            super().__init__()
-            self.heard = []
-
-        def begin(self, stage, total):
-            self.heard.append((stage, total))
-
-        def step(self, done, note=""):
-            self.heard.append(done)
-
-        def end(self):
-            self.heard.append("end")
-
-    listener = Listener()
-    tuned(FirstTuning(epochs=1, batch_size=16), stage="first tuning", progress=listener)
-    assert listener.heard == [("first tuning", 3), 1, 2, 3, "end"]

@@ -47,6 +47,9 @@ _METRICS = {
     "tag_explained": ("tokens", "share of the tags' entropy that the logits explain"),
     "span_exact": ("spans", "share of rows whose best span is a correct answer"),
     "span_f1": ("spans", "mean token F1 of the best span and the answer"),
+    "cosine": ("embeddings", "mean cosine of a text's vector and the unpruned model's"),
+    "pair_spearman": ("embeddings", "rank correlation of the similarities of near texts, in this "
+    "and in the unpruned model"),
 }  # fmt: skip
 
 
@@ -145,7 +148,8 @@ def _print_settings(columns: list[str], rows: list[list[str]]) -> None:
         print(screen.wrap(f"{meaning} [{allowed}]", first="    ", later="    "))
     print()
     for name, preset in PRESETS.items():
-        print(screen.wrap(f"--preset {name}: {preset.doc}", later="    "))
+        heading = f"--preset {name} (by default method {preset.method})"
+        print(screen.wrap(f"{heading}: {preset.doc}", later="    "))
         for protocol, changes in preset.per_protocol.items():
             text = f"only under protocol {protocol}: {', '.join(changes)}"
             print(screen.wrap(text, first="    ", later="    "))

@@ -22,6 +22,7 @@ from auber.run.trackers import TRACKERS, check_trackers
 
 if TYPE_CHECKING:
     from auber.data.task import TaskData
+    from auber.data.texts import Texts
     from auber.system.progress import Progress
 
 Completions = list[tuple[str, str]]  # values and their help
@@ -103,9 +104,12 @@ class Command(TyperCommand):
                 formatter.write_dl(records)
 
 
+_LABELLED = {name: each for name, each in TASK_TYPES.items() if each.label}
+
+
 def _by_type(attribute: str) -> str:
     """Return the defaults of an option that depends on the task type."""
-    values = {name: getattr(each, attribute) for name, each in TASK_TYPES.items()}
+    values = {name: getattr(each, attribute) for name, each in _LABELLED.items()}
     words = [
         f"{value if isinstance(value, str) else ','.join(value)} ({name})"
         for name, value in values.items()
@@ -195,9 +199,9 @@ class Rows:
     kind: Annotated[
         str | None,
         typer.Option(
-            help=f"The task type. {'; '.join(f'{n}: {each.doc}' for n, each in TASK_TYPES.items())}"
+            help=f"The task type. {'; '.join(f'{n}: {each.doc}' for n, each in _LABELLED.items())}"
             ". [default: that of --metric, else sequence]",
-            autocompletion=complete({name: each.doc for name, each in TASK_TYPES.items()}),
+            autocompletion=complete({name: each.doc for name, each in _LABELLED.items()}),
         ),
     ] = None
     text: Text = None
@@ -267,6 +271,48 @@ class Rows:
             raise TaskError(
                 "--data goes with --task; your own rows are the files of --train and --dev"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsOrTexts(Rows):
+    """Data: a known task, your own rows, or texts without labels."""
+
+    texts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Texts without labels, which the unpruned model answers: a file like --train. "
+            "Name its columns with --text. [default: text]"
+        ),
+    ] = None
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The column of --texts that names what rows belong to, such as their query.",
+        ),
+    ] = None
+
+    def load_any(self, seed: int, progress: Progress) -> TaskData | Texts:
+        """Return the rows or texts."""
+        from auber.data.texts import make_texts
+        from auber.data.user_rows import OWN, split_names
+
+        if self.texts is None:
+            if self.group is not None:
+                raise TaskError("--group goes with --texts; add --texts FILE, or leave it out")
+            return self.load(seed, progress)
+        for option in ("task", "data", "train", "dev", "kind", "label", "labels", "metric"):
+            if getattr(self, option) is not None:
+                raise TaskError(
+                    f"--texts and --{option} exclude each other: the unpruned model's answers are "
+                    "the labels; leave one out"
+                )
+        return make_texts(
+            self.texts,
+            text=split_names(self.text),
+            group=self.group,
+            name=OWN if self.name is None else self.name,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 import typer
 
 from auber.cli import options, screen
-from auber.config import Config
+from auber.config import PRESETS, Config
 from auber.errors import ConfigError
-from auber.search.registry import METHODS, get_method
+from auber.search.registry import METHODS, default_method, get_method
 
+_DEFAULTS = ", ".join(f"{each.method} (--preset {name})" for name, each in PRESETS.items())
 _SIZED = ", ".join(method.name for method in METHODS.values() if method.removes_neurons)
 
 
@@ -21,12 +22,13 @@ class Removal:
     """What to remove, and how to choose it."""
 
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help=f"One of: {', '.join(METHODS)}. 'auber list methods' describes them.",
+            help=f"One of: {', '.join(METHODS)}. 'auber list methods' describes them. [default: "
+            f"{_DEFAULTS}]",
             autocompletion=options.complete({name: each.doc for name, each in METHODS.items()}),
         ),
-    ] = "auber"
+    ] = None
     keep: Annotated[
         str | None,
         typer.Option(
@@ -84,18 +86,20 @@ class Removal:
         ),
     ] = None
 
-    def choose_method(self) -> str:
+    def choose_method(self, config: Config) -> str | None:
         """Return the method or player; raise `ConfigError` for options that exclude each other."""
         if self.heads is not None and self.heads_from is not None:
             raise ConfigError("--heads and --heads-from exclude each other; give one")
-        if self.player is not None and self.method != "auber":
+        if self.player is not None and self.method is not None:
             raise ConfigError(f"--player takes the place of --method {self.method}; give one")
         if self.player is not None and ":" not in self.player:
             raise ConfigError(f"--player must be MODULE:NAME, found '{self.player}'")
         method = self.player or self.method
         has_heads = self.heads is not None or self.heads_from is not None
-        is_sized = self.keep is not None or self.tolerance is not None
-        is_sized |= get_method(method).removes_neurons and not has_heads
+        given = "--heads" if has_heads else None
+        chosen = get_method(method) if method else default_method(config, given)[0]
+        is_sized = bool(self.keep or config.size.keep or config.size.tolerance)
+        is_sized |= chosen.removes_neurons and not has_heads
         if (self.units is not None or self.even) and not is_sized:
             option = "--even" if self.even else "--units"
             raise ConfigError(f"{option} goes with --keep; add it, such as --keep 0.5")
@@ -114,7 +118,7 @@ class Removal:
 @options.grouped
 def command(
     run: options.Run,
-    rows: options.Rows,
+    rows: options.RowsOrTexts,
     removal: Removal,
     settings: options.RunSettings,
     json: options.Json = False,
@@ -130,15 +134,17 @@ def command(
 
     Your own tagged words: auber prune --model DIR --train a.conll --dev b.conll --kind tokens --out
     runs/ner
+
+    Without labels: auber prune --model DIR --texts pairs.csv --text query,passage --out runs/fast
     """
     from auber import api
     from auber.run import provenance
 
-    method = removal.choose_method()
     run.check()
     config = removal.apply(settings.build(rows.task))
+    method = removal.choose_method(config)
     with screen.listening(quiet=quiet) as progress:
-        task = rows.load(config.seed, progress)
+        task = rows.load_any(config.seed, progress)
         with provenance.recording(provenance.typed_command()):
             pruned = api.prune(
                 task=task,

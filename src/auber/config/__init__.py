@@ -89,7 +89,7 @@ def make_config(
     base = {"protocol": Config().protocol, **chosen.settings, **chosen.per_task.get(task or "", {})}
     protocol = str(given.get("protocol", base["protocol"]))
     values = {**base, **chosen.per_protocol.get(protocol, {}), **(otherwise or {}), **given}
-    return build(Config, values, "settings")
+    return build(Config, values, "settings").of_preset(preset)
 
 
 def parse_assignment(text: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator
+from pydantic import AfterValidator, Field, PlainValidator, PrivateAttr
 
 from auber.config.values import (
     Int,
@@ -408,9 +408,23 @@ class Config(Section):
     random: RandomPruning = Field(default_factory=RandomPruning)
     voita: Voita = Field(default_factory=Voita)
 
+    _preset: str = PrivateAttr("paper")  # whose values are the defaults
+
+    @property
+    def preset(self) -> str:
+        """The preset that the settings began with."""
+        return self._preset
+
+    def of_preset(self, preset: str) -> Config:
+        """Return a copy that names the preset it began with."""
+        copied = self.model_copy()
+        copied._preset = preset
+        return copied
+
     def replace(self, settings: Mapping[str, Any]) -> Config:
         """Return a copy with some settings changed, given by dotted key."""
-        return build(Config, {**self.flat(), **settings}, where="settings")
+        changed = build(Config, {**self.flat(), **settings}, where="settings")
+        return changed.of_preset(self.preset)
 
     def flat(self) -> dict[str, Value]:
         """Return the value of every setting by dotted key."""

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from auber.data.glue import FORMATS, load_glue_from_hub, read_glue
 from auber.data.task import TaskData
+from auber.data.texts import Texts, make_texts
 from auber.data.user_rows import make_task
 from auber.errors import TaskError, unknown_name
 
-__all__ = ["TASKS", "TaskData", "TaskEntry", "load_task", "make_task"]
+__all__ = ["TASKS", "TaskData", "TaskEntry", "Texts", "load_task", "make_task", "make_texts"]
 
 
 @dataclass(frozen=True)

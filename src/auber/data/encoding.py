@@ -23,9 +23,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from auber.data.rows import Answer, AnyRows, QuestionRows, Rows, WordRows
-from auber.data.targets import AnyTargets, Labels, Span, Spans, Tags
+from auber.data.rows import Answer, AnyRows, QuestionRows, Rows, TextRows, WordRows
+from auber.data.targets import AnyTargets, Labels, Span, Spans, Tags, Vectors
 from auber.data.task import TaskData
+from auber.data.task_types import get_task_type
 from auber.errors import ModelError, TaskError
 from auber.metrics.tags import NO_TAG, read_scheme
 from auber.metrics.task_metrics import Truth
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 # What a model reads; everything else in a batch is for its loss.
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+TAUGHT = "taught"  # the column of a teacher's stored outputs
 
 # The characters of each token, from the first to behind the last; (0, 0) for special tokens.
 Offsets = Sequence[tuple[int, int]]
@@ -49,11 +51,14 @@ class EncodedRows(Dataset[dict[str, Any]]):
         targets: Tensor | AnyTargets,
         pad_token_id: int = 0,
         num_cut: int = 0,
+        taught: Sequence[np.ndarray] | None = None,
     ) -> None:
         self.input_ids, self.token_types, self.pad_token_id = input_ids, token_types, pad_token_id
         self.targets = Labels(targets) if isinstance(targets, Tensor) else targets
         # Rows with a longer text. The other task types log their own warning.
         self.num_cut = num_cut
+        # A teacher's outputs for each row: (labels,), or (tokens, labels) if it has some for each.
+        self.taught = taught
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -64,7 +69,10 @@ class EncodedRows(Dataset[dict[str, Any]]):
         if self.token_types is not None:
             features["token_type_ids"] = self.token_types[index]
         features["attention_mask"] = [1] * len(ids)
-        return features | self.targets.features(index)
+        features |= self.targets.features(index)
+        if self.taught is not None:
+            features[TAUGHT] = self.taught[index]
+        return features
 
     @property
     def kind(self) -> str:
@@ -106,6 +114,17 @@ class EncodedRows(Dataset[dict[str, Any]]):
             None if types is None else [types[index] for index in indices],
             self.targets.select(indices),
             self.pad_token_id,
+            taught=None if self.taught is None else [self.taught[index] for index in indices],
+        )
+
+    def with_taught(self, outputs: Tensor) -> EncodedRows:
+        """Return the rows with a teacher's outputs, packed as `auber.training.outputs` does it."""
+        values = outputs.float().numpy()
+        taught: Sequence[np.ndarray] = list(values)
+        if get_task_type(self.kind).reads_all:
+            taught = np.split(values, np.cumsum(self.lengths)[:-1])
+        return EncodedRows(
+            self.input_ids, self.token_types, self.targets, self.pad_token_id, taught=taught
         )
 
     def truth(self, device: torch.device, order: Sequence[int] | None = None) -> Truth:
@@ -121,18 +140,37 @@ def encode_split(tokenizer: Any, task: TaskData, split: str, max_length: int) ->
         return encode_words(tokenizer, rows, max_length, task.label_names or ())
     if isinstance(rows, QuestionRows):
         return encode_questions(tokenizer, rows, max_length, f"{task.name}: {split}")
+    if isinstance(rows, TextRows):
+        known = [vector for vector in rows.labels if vector is not None]
+        vectors = np.stack(known) if known else np.zeros((len(rows), 0), np.float32)
+        targets = Vectors(torch.from_numpy(vectors))
+        return _encode_texts(tokenizer, rows.first, None, max_length, targets)
     return encode_rows(tokenizer, rows, max_length, task.is_regression)
 
 
 def encode_rows(tokenizer: Any, rows: Rows, max_length: int, is_regression: bool) -> EncodedRows:
     """Return labelled texts as token ids; the longer text of a row is cut at its end."""
-    _check_tokenizer(tokenizer, needs_offsets=False)
-    second = None if rows.second is None else list(rows.second)
-    encoded = tokenizer(list(rows.first), second, truncation="longest_first", max_length=max_length)
     labels = torch.tensor(rows.labels, dtype=torch.float32 if is_regression else torch.int64)
+    return _encode_texts(tokenizer, rows.first, rows.second, max_length, Labels(labels))
+
+
+def _encode_texts(
+    tokenizer: Any,
+    first: Sequence[str],
+    second: Sequence[str] | None,
+    max_length: int,
+    targets: AnyTargets,
+) -> EncodedRows:
+    _check_tokenizer(tokenizer, needs_offsets=False)
+    encoded = tokenizer(
+        list(first),
+        None if second is None else list(second),
+        truncation="longest_first",
+        max_length=max_length,
+    )
     # Only a fast tokenizer reports what it cut.
     num_cut = sum(bool(row.overflowing) for row in encoded.encodings or ())
-    return _encoded_rows(tokenizer, encoded, Labels(labels), num_cut)
+    return _encoded_rows(tokenizer, encoded, targets, num_cut)
 
 
 def encode_words(
@@ -188,7 +226,7 @@ def encode_questions(
         found = [_span_of(answer, offsets, context) for answer in answers]
         contexts.append(context)
         spans.append(list(dict.fromkeys(span for span in found if span is not None)))
-    num_cut = sum(not found for found in spans)
+    num_cut = sum(not found and bool(row) for found, row in zip(spans, rows.labels, strict=True))
     if num_cut:
         logger.warning(
             "%s: %d of %d rows have no answer within max_length %d: they teach nothing and count "
@@ -232,14 +270,29 @@ def pad_batch(
     batch: dict[str, Tensor] = {}
     for key, value in features[0].items():
         values = [row[key] for row in features]
+        if isinstance(value, np.ndarray):
+            batch[key] = _pad_outputs(values, filled)
+            continue
         if isinstance(value, (int, float)):
             dtype = torch.float32 if isinstance(value, float) else torch.int64
             batch[key] = torch.tensor(values, dtype=dtype)
+            continue
+        if isinstance(value, np.ndarray):  # a vector
+            batch[key] = torch.from_numpy(np.stack(values))
             continue
         column = np.full(filled.shape, padding.get(key, 0), np.int64)
         column[filled] = np.fromiter(chain.from_iterable(values), np.int64, sum(lengths))
         batch[key] = torch.from_numpy(column)
     return batch
+
+
+def _pad_outputs(values: Sequence[np.ndarray], filled: np.ndarray) -> Tensor:
+    """Return outputs of rows as (rows, labels), those of tokens as (rows, width, labels)."""
+    if values[0].ndim == 1:
+        return torch.from_numpy(np.stack(values))
+    column = np.zeros((*filled.shape, values[0].shape[1]), np.float32)
+    column[filled] = np.concatenate(values)
+    return torch.from_numpy(column)
 
 
 def part_batch(batch: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -10,9 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from auber.errors import TaskError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -91,12 +94,22 @@ class QuestionRows(_Columns):
     labels: tuple[tuple[Answer, ...], ...]  # the answers
 
 
-AnyRows = Rows | WordRows | QuestionRows
+@dataclass(frozen=True, eq=False)
+class TextRows(_Columns):
+    """Texts, each with the vector that the unpruned model turns it into."""
+
+    kind: ClassVar[str] = "embeddings"
+
+    first: tuple[str, ...]
+    labels: tuple[np.ndarray | None, ...]  # (dimensions,) each, float32; None until it is known
+
+
+AnyRows = Rows | WordRows | QuestionRows | TextRows
 
 
 def count_labels(rows: AnyRows) -> Counter[Any]:
-    """Return how often each label or tag occurs; answers are not counted."""
-    if isinstance(rows, QuestionRows):
+    """Return how often each label or tag occurs; answers and vectors are not counted."""
+    if isinstance(rows, QuestionRows | TextRows):
         return Counter()
     return Counter(rows.labels if isinstance(rows, Rows) else chain.from_iterable(rows.labels))
 

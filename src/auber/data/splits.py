@@ -160,21 +160,54 @@ def set_aside(rows: AnyRows, classes: Sequence[Any], share: float) -> tuple[Indi
     Rows with a text in common stay together, so that no text is on both sides. The rows set aside
     are the same for every seed.
     """
-    sizes = Counter(classes)
-    left = {name: round(share * size) for name, size in sizes.items()}
-    chosen: list[int] = []
-    groups = _connect(range(len(rows)), _texts_to_share(rows))
-    for place in seeds.generator(0, "dev rows").permutation(len(groups)):
-        counts = Counter(classes[row] for row in groups[place])
-        if all(count <= left[name] for name, count in counts.items()):
-            left = {name: count - counts[name] for name, count in left.items()}
-            chosen += groups[place]
+    chosen = _draw_groups(_connect(range(len(rows)), _texts_to_share(rows)), classes, share)
     if not chosen:
         raise TaskError(
             f"dev: no row of {len(rows)} can be set aside with a text of its own and another of "
             "its class; give --dev"
         )
-    return _indices(np.setdiff1d(np.arange(len(rows)), chosen)), tuple(sorted(chosen))
+    return _indices(np.setdiff1d(np.arange(len(rows)), chosen)), chosen
+
+
+def set_aside_texts(
+    rows: AnyRows, names: Sequence[str] | None, share: float
+) -> tuple[Indices, Indices]:
+    """Return the rows to tune on, and about a share to measure the agreement on.
+
+    Rows of the same group stay together if `names` names the group of each row, else rows with a
+    text in common, as far as groups of texts are not larger than the share.
+    """
+    most = max(1, round(share * len(rows)))
+    if names is not None:
+        groups = _connect(range(len(rows)), [(name,) for name in names])
+    else:
+        groups, divided = _divide(_texts_to_share(rows), most)
+        if divided:
+            logger.warning(
+                "texts: %d of %d rows are connected by the texts that they share, in groups of "
+                "more than the %d rows to measure on; these are divided by their first text, so a "
+                "second text may be on both sides; name what belongs together with --group",
+                divided, len(rows), most,
+            )  # fmt: skip
+    chosen = _draw_groups(groups, [0] * len(rows), share)
+    if not chosen:
+        raise TaskError(
+            f"--group: a fifth of the rows, {most}, are set aside by whole groups, found no group "
+            f"that small among {len(groups)}; give smaller groups"
+        )
+    return _indices(np.setdiff1d(np.arange(len(rows)), chosen)), chosen
+
+
+def _draw_groups(groups: Sequence[Indices], classes: Sequence[Any], share: float) -> Indices:
+    """Return the rows of groups drawn at random, at most a share of each class."""
+    left = {name: round(share * size) for name, size in Counter(classes).items()}
+    chosen: list[int] = []
+    for place in seeds.generator(0, "dev rows").permutation(len(groups)):
+        counts = Counter(classes[row] for row in groups[place])
+        if all(count <= left[name] for name, count in counts.items()):
+            left = {name: count - counts[name] for name, count in left.items()}
+            chosen += groups[place]
+    return tuple(sorted(chosen))
 
 
 def _split_seen(classes: Array, config: Config, num_layers: int) -> Splits:
@@ -223,7 +256,19 @@ def group_rows(rows: AnyRows, most: int) -> list[Indices]:
     Rows with any text in common are in one group. A group of more than `most` rows is divided by
     first texts, and groups that are still larger into single rows, with a warning.
     """
-    texts = _texts_to_share(rows)
+    groups, divided = _divide(_texts_to_share(rows), most)
+    if divided:
+        logger.warning(
+            "folds: %d of %d train rows are connected by the texts that they share, in groups of "
+            "more than the %d rows of a fold; these are divided by their first text, so a fold "
+            "model may score a text that it was tuned on",
+            divided, len(rows), most,
+        )  # fmt: skip
+    return groups
+
+
+def _divide(texts: Sequence[tuple[Hashable, ...]], most: int) -> tuple[list[Indices], int]:
+    """Return the groups of `group_rows`, and how many rows were in groups that were divided."""
     groups: list[Indices] = []
     divided = 0
     for group in _connect(range(len(texts)), texts):
@@ -233,14 +278,7 @@ def group_rows(rows: AnyRows, most: int) -> list[Indices]:
         divided += len(group)
         for part in _connect(group, [text[:1] for text in texts]):
             groups += [part] if len(part) <= most else [(row,) for row in part]
-    if divided:
-        logger.warning(
-            "folds: %d of %d train rows are connected by the texts that they share, in groups of "
-            "more than the %d rows of a fold; these are divided by their first text, so a fold "
-            "model may score a text that it was tuned on",
-            divided, len(texts), most,
-        )  # fmt: skip
-    return groups
+    return groups, divided
 
 
 def _texts_to_share(rows: AnyRows) -> list[tuple[Hashable, ...]]:

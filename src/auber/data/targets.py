@@ -130,4 +130,29 @@ class Spans:
             yield np.asarray([len(spans), *context, *sides], "<i8").tobytes()
 
 
-AnyTargets = Labels | Tags | Spans
+@dataclass(frozen=True)
+class Vectors:
+    """The vector of each row, as the unpruned model computes it."""
+
+    kind: ClassVar[str] = "embeddings"
+
+    vectors: Tensor  # (rows, dimensions), float32
+
+    def select(self, indices: Sequence[int]) -> Vectors:
+        """Return the targets of the rows at these indices."""
+        return Vectors(self.vectors[torch.as_tensor(indices, dtype=torch.int64)])
+
+    def features(self, row: int) -> dict[str, Any]:
+        """Return what a loss takes: a vector."""
+        return {"labels": self.vectors[row].numpy()}
+
+    def truth(self, order: Sequence[int], lengths: Sequence[int], device: torch.device) -> Truth:
+        """Return the vectors of the rows in this order."""
+        return self.vectors[torch.tensor(order, dtype=torch.int64)].to(device)
+
+    def digest(self) -> Iterator[bytes]:
+        """Yield the bytes of all vectors."""
+        yield self.vectors.numpy().astype("<f4").tobytes()
+
+
+AnyTargets = Labels | Tags | Spans | Vectors

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from auber.data.rows import AnyRows, count_labels
+from auber.data.rows import AnyRows, TextRows, count_labels
 from auber.errors import TaskError
 
 logger = logging.getLogger(__name__)
@@ -32,6 +32,10 @@ class TaskData:
     dev: AnyRows
     label_names: tuple[str, ...] | None
     metric: str
+    # Whether the labels are the unpruned model's answers (`auber.run.answers`), which are
+    # placeholders until it has answered.
+    is_answered: bool = False
+    groups: tuple[str, ...] | None = None  # of the dev rows of texts: what each belongs to
 
     @property
     def kind(self) -> str:
@@ -45,14 +49,17 @@ class TaskData:
 
     @property
     def has_classes(self) -> bool:
-        """Whether each row has one class."""
-        return self.kind == "sequence" and self.label_names is not None
+        """Whether each row has one class to draw rows by; answers are none."""
+        return self.kind == "sequence" and self.label_names is not None and not self.is_answered
 
     @property
     def num_labels(self) -> int:
         """The number of outputs a model needs, for each row or for each token."""
         if self.label_names is not None:
             return len(self.label_names)
+        if isinstance(self.train, TextRows):
+            vector = self.train.labels[0]
+            return 0 if vector is None else len(vector)
         return 2 if self.kind == "spans" else 1  # the start and the end of a span
 
     @property
@@ -65,11 +72,15 @@ class TaskData:
 
     @cached_property
     def content_hash(self) -> str:
-        """The SHA-256 of all that a score depends on: rows in order and the meaning of labels."""
+        """The SHA-256 of all that a score depends on: rows in order and the meaning of labels.
+
+        Answers are left out: they follow from the texts and the model.
+        """
         digest = hashlib.sha256(json.dumps([self.label_names, self.metric]).encode())
         for split, rows in (("train", self.train), ("dev", self.dev)):
             digest.update(f"\n{split}".encode())
-            for texts, label in zip(rows.texts(), rows.labels, strict=True):
+            labels = [None] * len(rows) if self.is_answered else rows.labels
+            for texts, label in zip(rows.texts(), labels, strict=True):
                 digest.update(f"\n{json.dumps([texts, label])}".encode())
         return digest.hexdigest()
 

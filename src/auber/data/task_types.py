@@ -27,12 +27,12 @@ class TaskType:
     reads_all: bool  # its head reads every token of a row, not one vector per row
     metric: str  # the default
     text: tuple[str, ...]  # default columns of your own rows
-    label: str
+    label: str  # "" if the labels are the answers of a model, and never a column
 
     @property
     def auto_class(self) -> str:
         """The Auto class of transformers that loads its models."""
-        return f"AutoModel{self.ending}"
+        return f"AutoModel{self.ending.removeprefix('Model')}"
 
     def model_class(self, config: PreTrainedConfig) -> type[PreTrainedModel]:
         """Return the class of a model with this config."""
@@ -90,6 +90,16 @@ TASK_TYPES = {
             metric="span_f1",
             text=("question", "context"),
             label="answers",
+        ),
+        TaskType(
+            name="embeddings",
+            doc="a text, without a label; a model turns it into a vector",
+            ending="Model",  # an encoder without a head
+            mapping="MODEL_MAPPING",
+            reads_all=False,
+            metric="pair_spearman",
+            text=("text",),
+            label="",
         ),
     )
 }

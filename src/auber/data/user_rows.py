@@ -61,6 +61,12 @@ def make_task(
     regression.
     `name` is used in reports, which take runs of the same name for runs of the same rows.
     """
+    check_name(name)
+    return check_task(read_task(name, train, dev, kind, text, label, labels, metric))
+
+
+def check_name(name: str) -> None:
+    """Raise `TaskError` unless rows can be named so."""
     from auber.data import TASKS  # which imports this module
 
     if name in TASKS or not name.isprintable() or name != name.strip() or not name:
@@ -68,7 +74,6 @@ def make_task(
             "name: must be a word or more, and none of a known task "
             f"({', '.join(TASKS)}), found {name!r:.40}; choose another"
         )
-    return check_task(read_task(name, train, dev, kind, text, label, labels, metric))
 
 
 def split_names(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -94,6 +99,11 @@ def read_task(
     from auber.metrics.task_metrics import get_metric
 
     task_type = get_task_type(kind or (get_metric(metric).kind if metric else "sequence"))
+    if not task_type.label:
+        raise TaskError(
+            f"kind {task_type.name}: its labels are the vectors of the unpruned model, and no "
+            "column of a file; give texts alone (--texts)"
+        )
     chosen = get_metric(metric or task_type.metric)
     if chosen.kind != task_type.name:
         raise TaskError(
@@ -106,10 +116,7 @@ def read_task(
     def read(source: Source, split: str) -> AnyRows:
         wanted = (*columns, reader.label)
         try:
-            if isinstance(source, (str, Path)):
-                where, records = str(source), read_records(Path(source), wanted)
-            else:
-                where, records = split, _records_in_memory(source, split, wanted)
+            where, records = read_source(source, split, wanted)
             rows = reader.read(records)
         except ColumnError as error:
             option = "--text" if error.column in columns else "--label"
@@ -132,12 +139,19 @@ def read_task(
 def _advise(task_type: TaskType, header: Sequence[str], option: str) -> str:
     """Return the remedy for a missing column: another task type or another column."""
     for other in TASK_TYPES.values():
-        if other != task_type and {*other.text, other.label} <= set(header):
+        if other != task_type and other.label and {*other.text, other.label} <= set(header):
             return (
                 f"they look like rows of kind {other.name}: add --kind {other.name}, "
                 f"or name the column with {option}"
             )
     return f"name it with {option}, or complete the row"
+
+
+def read_source(source: Source, name: str, columns: Sequence[str]) -> tuple[str, Iterator[Record]]:
+    """Return the place of rows and their records; `name` is the place of rows in memory."""
+    if isinstance(source, (str, Path)):
+        return str(source), read_records(Path(source), columns)
+    return name, _records_in_memory(source, name, columns)
 
 
 def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterator[Record]:
@@ -222,14 +236,14 @@ class RowReader:
             (fields[column], f"{where}, column '{column}'") for column in (*self.text, self.label)
         ]
         if self.compares == "tags":
-            words, tags = _strings(*texts[0]), _strings(*label)
+            words, tags = read_strings(*texts[0]), read_strings(*label)
             check_words(words, tags, where)
             named = [
                 self._check_name(tag, f"{where}, word {place} '{words[place]}': tag")
                 for place, tag in enumerate(tags)
             ]
             return [words], named
-        values = [_text(*text) for text in texts]
+        values = [read_text(*text) for text in texts]
         if self.compares == "numbers":
             return values, _number(*label)
         if self.compares == "classes":
@@ -268,7 +282,8 @@ def _sort_names(labels: Sequence[Any], compares: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _text(value: Any, where: str) -> str:
+def read_text(value: Any, where: str) -> str:
+    """Return a text; None is an empty one, which is refused."""
     if value is None:
         value = ""
     if not isinstance(value, str):
@@ -279,14 +294,14 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return a number or an array of NumPy, torch or pandas as Python's own."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def _strings(value: Any, where: str) -> tuple[str, ...]:
+def read_strings(value: Any, where: str) -> tuple[str, ...]:
     """Return a list of words or tags; tags may be whole numbers."""
-    value = _plain(value)
+    value = to_plain(value)
     if not isinstance(value, (list, tuple)):
         raise TaskError(
             f"{where}: must be a list, found {type(value).__name__} {value!r:.40}; "
@@ -326,7 +341,7 @@ def _answers(value: Any, where: str) -> list[Answer]:
 
 def _class_name(value: Any, where: str, known: Container[str]) -> str:
     """Return the label as text: 1, 1.0, "1" and "1.0" are one class, unless "1.0" is known."""
-    value = _plain(value)
+    value = to_plain(value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():

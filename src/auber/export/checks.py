@@ -3,7 +3,7 @@
 Logits may differ by rounding. Those of quantised weights differ by more, and what counts is how
 many answers do: the class of a text, the tag of a word, the best span of a context. For a model
 that predicts a number, an answer is which of two rows has the larger one, because most such models
-are used to rank.
+are used to rank; for a sentence encoder it is which other row is nearest.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from auber.data.encoding import EncodedRows, encode_split
@@ -23,11 +24,12 @@ from auber.data.rows import (
     AnyRows,
     QuestionRows,
     Rows,
+    TextRows,
     WordRows,
     check_text,
     check_words,
 )
-from auber.data.targets import AnyTargets, Labels, Spans, Tags
+from auber.data.targets import AnyTargets, Labels, Spans, Tags, Vectors
 from auber.data.task import TaskData
 from auber.data.user_rows import split_names
 from auber.errors import CheckpointError, TaskError
@@ -159,11 +161,19 @@ def _differences(rows: EncodedRows, own: Tensor, other: Tensor) -> tuple[str, Te
         return "spans", (best_spans(own, truth) != best_spans(other, truth)).any(1)
     if rows.kind == "tokens":
         return "tags", own[truth.places].argmax(-1) != other[truth.places].argmax(-1)
+    if rows.kind == "embeddings":
+        return "nearest rows", _nearest(own) != _nearest(other)
     if own.shape[-1] > 1:
         return "classes", own.argmax(-1) != other.argmax(-1)
     first, second = torch.combinations(torch.arange(len(own))).T
     one, two = ((each[first] - each[second]).sign().flatten() for each in (own, other))
     return "orders of two rows", one != two
+
+
+def _nearest(vectors: Tensor) -> Tensor:
+    """Return the other row that is nearest to each row: (rows,)."""
+    unit = F.normalize(vectors, dim=-1)
+    return (unit @ unit.T).fill_diagonal_(-torch.inf).argmax(1)
 
 
 def read_rows(source: Source, path: Path, text: str | None) -> EncodedRows:
@@ -176,7 +186,8 @@ def read_rows(source: Source, path: Path, text: str | None) -> EncodedRows:
     ]
     if len(values) < 2:
         raise TaskError(f"{path}: at least two rows are needed, found {len(values)}; add some")
-    if len(columns) not in {"sequence": (1, 2), "tokens": (1,), "spans": (2,)}[kind.name]:
+    counts = {"sequence": (1, 2), "tokens": (1,), "spans": (2,), "embeddings": (1,)}
+    if len(columns) not in counts[kind.name]:
         raise TaskError(
             f"--text: rows of kind {kind.name} have the text columns {', '.join(kind.text)}, found "
             f"{len(columns)} of them; correct it"
@@ -189,6 +200,8 @@ def read_rows(source: Source, path: Path, text: str | None) -> EncodedRows:
     elif kind.name == "spans":
         answers = tuple((Answer(context[:1], 0),) for context in texts[1])
         rows = QuestionRows(texts[0], texts[1], answers)
+    elif kind.name == "embeddings":
+        rows = TextRows(texts[0], (None,) * len(values))
     else:
         rows = Rows.from_columns(texts, [0] * len(values))
     task = TaskData(str(path), rows, rows, ("O",), kind.metric)
@@ -226,6 +239,7 @@ def _draw_rows(source: Source) -> EncodedRows:
         "sequence": Labels(torch.zeros(len(lengths), dtype=torch.int64)),
         "tokens": Tags([[0] * length for length in lengths], None),
         "spans": Spans([()] * len(lengths), [(0, length - 1) for length in lengths]),
+        "embeddings": Vectors(torch.zeros(len(lengths), 1)),
     }
     return EncodedRows(
         ids or [], types, targets[source.task_type.name], source.tokenizer.pad_token_id or 0

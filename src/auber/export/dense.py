@@ -21,6 +21,7 @@ from auber.export.source import Source
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
+from auber.models.pooling import attach_modules, modules_of
 from auber.models.surgery import remove
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def _build(model: PreTrainedModel, plan: PruningPlan) -> PreTrainedModel:
             attn_implementation=model.config._attn_implementation,
         )
     built.float()
+    attach_modules(built, modules_of(model))
     if plan:
         remove(built, plan, allow_empty_layers=True)
     return built

@@ -59,7 +59,7 @@ def measure_speed(
     progress, started = progress or Progress(), time.perf_counter()
     runtimes, left_out = choose_runtimes(request)
     subjects = read_subjects(request.runs, request.model, request.only)
-    progress.plan(len(subjects) * len(runtimes) * len(request.batches))
+    progress.plan(len(subjects) * len(runtimes) * (1 + len(request.batches)))
     runs = tuple(
         _measure_run(subject, runtimes, request, progress, left_out) for subject in subjects
     )

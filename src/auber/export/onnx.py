@@ -1,7 +1,8 @@
 """The target `onnx`: a graph written by torch's exporter, with its tokenizer, for onnxruntime.
 
 The graph takes any batch size and any length up to the model's positions. It returns in float32
-what the model returns: `logits`, or `start_logits` and `end_logits`. onnx and onnxruntime are only
+what the model returns: `logits`, `start_logits` and `end_logits`, or for a sentence encoder the
+pooled `sentence_embedding`. onnx and onnxruntime are only
 imported when they are needed, and the telemetry of onnxruntime is switched off.
 """
 
@@ -29,15 +30,17 @@ from auber.export.source import Source, in_float32
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.random_rows import random_rows
+from auber.training.outputs import VECTORS, outputs_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# The outputs of a graph by task type; the model's own output has the same names.
+# The outputs of a graph by task type; the model's own output has the same names, but no vectors.
 OUTPUT_NAMES = {
     "sequence": ("logits",),
     "tokens": ("logits",),
     "spans": ("start_logits", "end_logits"),
+    "embeddings": (VECTORS,),
 }
 _PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 _AXES = {0: "batch", 1: "length"}
@@ -151,6 +154,9 @@ class _GraphModule(nn.Module):
     ) -> tuple[Tensor, ...]:
         types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
         output = self.model(input_ids=input_ids, attention_mask=attention_mask, **types)
+        if self.outputs == (VECTORS,):
+            reader = outputs_of("embeddings", self.model)
+            return (reader.pack(reader.logits(output), attention_mask),)
         return tuple(getattr(output, name) for name in self.outputs)
 
 

@@ -17,11 +17,13 @@ NOUNS = {
     "sequence": "A text classifier",
     "tokens": "A tagger of words",
     "spans": "A model that finds the answer to a question in a text",
+    "embeddings": "A sentence encoder",
 }
 _PIPELINE_TAGS = {
     "sequence": "text-classification",
     "tokens": "token-classification",
     "spans": "question-answering",
+    "embeddings": "sentence-similarity",
 }
 _HUB_METRICS = {
     "entity_f1": "f1",

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
-from auber.errors import ModelError, RunError
+from auber.data.task_types import TaskType
+from auber.errors import RunError
 from auber.models import checkpoint
 from auber.models.encoders import Encoder, encoder_of
 from auber.run import files as run_files
 from auber.run.records import ResultRecord
-from auber.training.outputs import OUTPUTS, Outputs
+from auber.training.outputs import Outputs, outputs_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -58,7 +58,7 @@ class Source:
     @property
     def outputs(self) -> Outputs:
         """The reader of the model's outputs."""
-        return OUTPUTS[self.task_type.name]
+        return outputs_of(self.task_type.name, self.model)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -81,12 +81,6 @@ def read_source(run: str | Path) -> Source:
                 "make the run again with keep_weights"
             )
     model = checkpoint.load(folder)
-    if task_type_of_class(type(model).__name__) is None:
-        endings = " or ".join(f"...{each.ending}" for each in TASK_TYPES.values())
-        raise ModelError(
-            f"{folder}: a model {endings} is needed, found {type(model).__name__}; "
-            "fine-tune it for a task first"
-        )
     return Source(Path(run).resolve().name, model, checkpoint.load_tokenizer(folder), result)
 
 

@@ -5,8 +5,9 @@ joined by `combine` before `finish`: counts are added, rows are concatenated. Co
 bits however the rows are divided (`exact`); means, ranks and fits do not.
 
 `truth` is what logits are compared with: a tensor of one label per row for sequence tasks, a
-`TagTruth` for tokens and a `SpanTruth` for spans. For the last two, the logits are packed: those of
-all tokens, row after row, without padding.
+`TagTruth` for tokens, a `SpanTruth` for spans and the vectors of the unpruned model for embeddings.
+For tokens and spans, the logits are packed: those of all tokens, row after row, without padding.
+For embeddings, they are the vectors of the rows.
 
 Contract: `compute` returns a float64 scalar on the logits' device without waiting for that device.
 Higher is better. Values lie in [0, 1], correlations in [-1, 1]. An undefined value (0/0: no rows,
@@ -28,6 +29,7 @@ from auber.errors import ConfigError, unknown_name
 from auber.metrics.smooth import class_rows, explained_by_row, explained_share, tag_rows
 from auber.metrics.spans import NO_SPAN, SpanTruth, exact_counts, overlaps
 from auber.metrics.tags import TagTruth, entity_counts
+from auber.metrics.vectors import cosines, pair_similarities, vector_rows
 
 Truth = Tensor | TagTruth | SpanTruth
 
@@ -45,7 +47,7 @@ class Metric:
     """A measure of the outputs of a model against labels."""
 
     name: str
-    compares: Literal["classes", "numbers", "tags", "spans"]
+    compares: Literal["classes", "numbers", "tags", "spans", "vectors"]
     needs: str  # what some of the rows must have, or else every model scores 0 on them
     has_needs: Callable[[Any, int], Tensor]  # of the truth and the number of labels
     gather: Callable[[Tensor, Any], Tensor]
@@ -61,7 +63,8 @@ class Metric:
     @property
     def kind(self) -> str:
         """The name of the task type it scores."""
-        return {"tags": "tokens", "spans": "spans"}.get(self.compares, "sequence")
+        kinds = {"tags": "tokens", "spans": "spans", "vectors": "embeddings"}
+        return kinds.get(self.compares, "sequence")
 
     @property
     def is_regression(self) -> bool:
@@ -72,7 +75,7 @@ class Metric:
         """Return all that the metric needs of these rows.
 
         Logits are (rows, classes), (rows,) or (rows, 1) for regression, (tokens, tags) for tags,
-        and (tokens, 2) for spans.
+        (tokens, 2) for spans, and (rows, dimensions) for vectors.
         """
         if not self._fits(logits, truth):
             wanted = {
@@ -80,6 +83,7 @@ class Metric:
                 "numbers": "logits (rows,) or (rows, 1) and labels (rows,)",
                 "tags": "logits (tokens, tags) and tagged words",
                 "spans": "logits (tokens, 2) and spans of answers",
+                "vectors": "vectors (rows, dimensions) and as many of the unpruned model",
             }[self.compares]
             found = tuple(truth.shape) if isinstance(truth, Tensor) else type(truth).__name__
             raise ConfigError(
@@ -97,6 +101,8 @@ class Metric:
             return logits.ndim == 2
         if self.compares == "spans":
             return isinstance(truth, SpanTruth) and logits.ndim == 2 and logits.shape[1] == 2
+        if self.compares == "vectors":
+            return isinstance(truth, Tensor) and logits.ndim == 2 and truth.shape == logits.shape
         one_output = logits.ndim == 1 or (logits.ndim == 2 and logits.shape[1] == 1)
         fits = one_output == self.is_regression and logits.ndim <= 2
         return fits and isinstance(truth, Tensor) and truth.shape == logits.shape[:1]
@@ -150,6 +156,12 @@ def predicts_one_number(logits: Tensor) -> bool:
     """Return whether several rows all get the same number, up to rounding."""
     values = logits.reshape(-1).double()
     return len(values) > 1 and bool(_is_flat(values))
+
+
+def predicts_one_vector(vectors: Tensor) -> bool:
+    """Return whether several rows all get the same vector, up to rounding."""
+    values = vectors.double()
+    return len(values) > 1 and bool(_is_flat(values, 0))
 
 
 def confusion(logits: Tensor, labels: Tensor) -> Tensor:
@@ -219,9 +231,9 @@ def _mean_share(terms: Tensor) -> Tensor:
     return _mean(terms).clamp(0, 1)  # where nothing is explained, rounding may go below 0
 
 
-def _is_flat(predictions: Tensor) -> Tensor:
-    """Return whether they do not vary, up to rounding."""
-    centred = predictions - predictions.mean()
+def _is_flat(predictions: Tensor, dim: int | None = None) -> Tensor:
+    """Return whether they do not vary, at all or along one dimension, up to rounding."""
+    centred = predictions - predictions.mean(dim)
     return centred.square().sum() <= _NO_VARIANCE * predictions.square().sum()
 
 
@@ -234,6 +246,12 @@ def _spearman(pairs: Tensor) -> Tensor:
     """Return Pearson's correlation of the ranks."""
     x, y = pairs.unbind(1)
     return _pearson(torch.stack((_ranks(x), _ranks(y)), dim=1))
+
+
+def _pair_spearman(rows: Tensor) -> Tensor:
+    """Return Spearman's correlation of the similarities of near pairs; see `vector_rows`."""
+    pairs = pair_similarities(rows)
+    return _spearman(pairs) if len(pairs) else torch.zeros_like(rows[:1].sum(), dtype=torch.double)
 
 
 def _ranks(values: Tensor) -> Tensor:
@@ -292,6 +310,11 @@ def _has_answer(truth: SpanTruth, num_labels: int) -> Tensor:
     return (truth.spans != NO_SPAN).any()
 
 
+def _has_pairs(vectors: Tensor, num_labels: int) -> Tensor:
+    # Two pairs must differ.
+    return torch.tensor(len(vectors) > 2) & ~_is_flat(vectors, 0)
+
+
 # fmt: off
 _ALL = (
     Metric("accuracy", "classes", "a row", _has_items, confusion, _accuracy),
@@ -327,6 +350,14 @@ _ALL = (
         "span_f1", "spans", "a row with an answer", _has_answer, overlaps, _mean,
         exact=False, by_row=Tensor.clone,
     ),
+    Metric(
+        "cosine", "vectors", "a row", _has_items, cosines, _mean, exact=False,
+        by_row=Tensor.clone,
+    ),
+    Metric(
+        "pair_spearman", "vectors", "three rows with different vectors", _has_pairs, vector_rows,
+        _pair_spearman, exact=False,
+    ),
 )
 # fmt: on
 
@@ -337,4 +368,5 @@ _SMOOTH = {
     "tags": "tag_explained",
     "numbers": "r_squared",
     "spans": "span_f1",  # the finest measure of spans
+    "vectors": "cosine",
 }

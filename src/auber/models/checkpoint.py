@@ -5,7 +5,8 @@ removed units (see `encoders/base.py`). `load` builds the transformers class tha
 slices it and fills it strictly: every tensor must be there and fit. Plain transformers folders load
 as well, and so do folders of transformers 4 that record `pruned_heads`. No pickle is read and no
 code from a folder or the Hub is run (`source.py`). The modeling file that `save` puts beside a
-pruned model is for users without this package (`remote_code/`).
+pruned model is for users without this package (`remote_code/`). A sentence encoder is saved with
+its modules (`sentence_files.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from auber.data.task_types import TASK_TYPES, TaskType, get_task_type, task_type
 from auber.errors import CheckpointError, ModelError
 from auber.models.encoders import REMOVED_HEADS, encoder_of, family_of
 from auber.models.plan import PruningPlan
+from auber.models.pooling import Modules, Pooling, attach_modules, modules_of
 from auber.models.remote_code import MODELING_FILE, auto_map, needs_code
+from auber.models.sentence_files import MODULES, read_modules, write_modules
 from auber.models.source import (
     WEIGHTS,
     HubName,
@@ -47,6 +50,10 @@ from auber.system.hub import reading_hub
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
+
+_EMBEDDINGS = TASK_TYPES["embeddings"]
 
 # transformers before 4.31 stored these; the model creates them itself.
 _OLD_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
@@ -77,9 +84,7 @@ def save(
         isinstance(model, cls) and type(model).__name__ == cls.__name__ for cls in _classes(config)
     ):
         endings = ", ".join(f"...{each.ending}" for each in TASK_TYPES.values())
-        raise ModelError(
-            f"A bare encoder or one of {endings} can be saved, found {type(model).__name__}"
-        )
+        raise ModelError(f"One of {endings} can be saved, found {type(model).__name__}")
     config.architectures = [type(model).__name__]
     config.dtype = model.dtype
     if hasattr(config, "auto_map"):  # code beside another folder
@@ -98,6 +103,8 @@ def save(
         save_file(tensors, fresh / WEIGHTS, metadata={"format": "pt"})
         if tokenizer is not None:
             tokenizer.save_pretrained(fresh)
+        if (modules := modules_of(model)) is not None:
+            write_modules(modules, fresh, config.hidden_size)
 
 
 def require_free(folder: Path) -> None:
@@ -163,6 +170,11 @@ def load(
     check_weights(folder, config)
     named = (config.architectures or [None])[0]
     classes = {cls.__name__: cls for cls in _classes(config)}
+    modules = None
+    if is_encoder(config):
+        modules = read_modules(folder)
+        if modules is not None:  # sentence-transformers loads the encoder of any architecture
+            named = _EMBEDDINGS.model_class(config).__name__
     if named not in classes:
         raise CheckpointError(
             f"{folder}: its architecture must be {' or '.join(classes)}, found {named}"
@@ -171,11 +183,13 @@ def load(
     if plan:
         model = _load_pruned(folder, config, plan, classes[named], options)
     else:
-        model, missing = _load_plain(folder, config, classes[named], dtype="auto", **options)
-        if missing:
+        with _drawing(0, "unused weights"):
+            model, missing = _load_plain(folder, config, classes[named], dtype="auto", **options)
+        if missing := [name for name in missing if modules is None or not _is_unused(name)]:
             raise CheckpointError(
                 f"{folder}: the weights lack {_some(missing)}; save the model again"
             )
+    attach_modules(model, modules)
     if device is not None:
         model.to(device)
     return model.eval()
@@ -224,10 +238,8 @@ def _digest_tensor(name: str, tensor: Tensor) -> list[Any]:
 
 
 def _classes(config: PreTrainedConfig) -> tuple[type[PreTrainedModel], ...]:
-    """Return the bare class and the classifiers of a config."""
-    from transformers import MODEL_MAPPING
-
-    return MODEL_MAPPING[type(config)], *(each.model_class(config) for each in TASK_TYPES.values())
+    """Return the classes of a config: those of all task types."""
+    return tuple(each.model_class(config) for each in TASK_TYPES.values())
 
 
 def _load_pruned(
@@ -297,6 +309,15 @@ def _load_plain(
 
 
 @contextmanager
+def _drawing(seed: int, purpose: str) -> Iterator[None]:
+    """Draw weights that a checkpoint lacks from a seed of their own."""
+    with torch.random.fork_rng(devices=[]):
+        # The CPU's generator alone: torch.manual_seed also seeds GPUs, which fork_rng leaves so.
+        torch.default_generator.manual_seed(seeds.derive(seed, purpose))
+        yield
+
+
+@contextmanager
 def _no_load_report() -> Iterator[None]:
     """Silence the report of transformers on new and unused tensors, which the caller judges."""
     logger = logging.getLogger("transformers.modeling_utils")
@@ -332,13 +353,15 @@ def load_classifier(
     """Return the float32 classifier of a folder or Hub name (`name@revision`).
 
     If the checkpoint has no trained classifier, one is drawn from `seed`. A trained one must be for
-    the task's `kind` and have its labels.
+    the task's `kind` and have its labels. For embeddings return the encoder with its modules.
     """
     config, plan = read_config(source)
     if plan and not Path(source).is_dir():
         raise CheckpointError(
             f"'{source}' is a pruned model; download it and give the local folder"
         )
+    if kind == _EMBEDDINGS.name:
+        return _load_sentence_encoder(source, config, plan, device)
     is_trained = _has_classifier(source, config, get_task_type(kind))
     names = list(label_names) if label_names is not None else None
     if is_trained:
@@ -365,6 +388,60 @@ def load_classifier(
     if device is not None:
         model.to(device)
     return Classifier(model.eval(), tokenizer, is_trained, classes)
+
+
+def is_encoder(config: PreTrainedConfig) -> bool:
+    """Return whether a checkpoint has no head that this package knows."""
+    named = str(config.architectures[0]) if config.architectures else None
+    return task_type_of_class(named) in (None, _EMBEDDINGS)
+
+
+def _load_sentence_encoder(
+    source: str | Path,
+    config: PreTrainedConfig,
+    plan: PruningPlan,
+    device: str | torch.device | None,
+) -> Classifier:
+    """Load an encoder with its modules; without any, its tokens are averaged and normalised."""
+    if not is_encoder(config):
+        raise CheckpointError(
+            f"{source}: has a head ({', '.join(config.architectures or [])}), and embeddings need "
+            "an encoder without one; give the encoder alone, or rows for that head"
+        )
+    modules, tokenizer = read_modules(source), load_tokenizer(source)
+    check_vocabulary(str(source), config, tokenizer)
+    if plan:
+        model = load(source).float()
+    else:
+        check_weights(source, config)
+        cls = _EMBEDDINGS.model_class(config)
+        with _drawing(0, "unused weights"):
+            model, missing = _load_plain(source, config, cls, dtype=torch.float32)
+        if missing := [name for name in missing if not _is_unused(name)]:
+            raise CheckpointError(
+                f"{source}: the weights lack {_some(missing)}; use a complete checkpoint"
+            )
+    attach_modules(model, modules)
+    require_modules(model, str(source))
+    if device is not None:
+        model.to(device)
+    return Classifier(model.eval(), tokenizer, is_trained=True)
+
+
+def require_modules(model: PreTrainedModel, name: str) -> None:
+    """Make a live encoder a sentence encoder if it has no modules, and log it."""
+    if modules_of(model) is None:
+        logger.warning(
+            "%s: has no %s: its embeddings are taken as the mean of a text's tokens, normalised",
+            name,
+            MODULES,
+        )
+        attach_modules(model, Modules(Pooling(), {}))
+
+
+def _is_unused(name: str) -> bool:
+    """Return whether a tensor of an encoder does not change its hidden states."""
+    return name.startswith("pooler.")
 
 
 def name_outputs(
@@ -417,23 +494,21 @@ def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: TaskTy
     """Return whether a checkpoint has a trained classifier; raise if it is of another type."""
     architecture = str(config.architectures[0]) if config.architectures else None
     found = task_type_of_class(architecture)
-    if found not in (None, wanted):
+    if found not in (None, _EMBEDDINGS, wanted):
         # Its tensors may have the same names and shapes, and would be loaded as if they fitted.
         raise CheckpointError(
             f"{source}: its classifier is one for {found.name} ({architecture}), the task is of "
             f"kind {wanted.name} (...{wanted.ending}); start from a model of that kind, or from "
             "the encoder without a classifier"
         )
-    return found is not None
+    return found == wanted
 
 
 def _load_unpruned_classifier(
     source: str | Path, config: PreTrainedConfig, task_type: TaskType, is_trained: bool, seed: int
 ) -> PreTrainedModel:
     """Load a classifier in float32; an untrained one is drawn from `seed`."""
-    with torch.random.fork_rng(devices=[]):
-        # The CPU's generator alone: torch.manual_seed also seeds GPUs, which fork_rng leaves so.
-        torch.default_generator.manual_seed(seeds.derive(seed, "classifier"))
+    with _drawing(seed, "classifier"):
         cls = task_type.model_class(config)
         model, missing = _load_plain(source, config, cls, dtype=torch.float32)
     if not is_trained:

@@ -19,7 +19,7 @@ from auber.metrics.task_metrics import get_metric
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
 from auber.models.plan import PruningPlan
-from auber.run.ledger import Ledger
+from auber.run.folder import Run
 from auber.run.request import Request
 from auber.run.rewards import MeteredScorer
 from auber.scoring import MaskScorer
@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 class Decisions:
     """Decides by a request's method. It removes no heads. Some messages are given only once."""
 
-    def __init__(self, request: Request, ledger: Ledger, progress: Progress) -> None:
-        self._request, self._ledger, self._progress = request, ledger, progress
+    def __init__(self, request: Request, run: Run, progress: Progress) -> None:
+        self._request, self._run, self._progress = request, run, progress
         self._given: set[str] = set()  # messages that are given once
 
     def rank(
@@ -67,6 +67,8 @@ class Decisions:
             config,
             self._progress,
             {} if known is None else known,
+            self._request.task.is_answered,
+            self._run.settle,
         )
         try:
             return method.choose_plan(work)
@@ -93,7 +95,7 @@ class Decisions:
         config, choose = self._request.config, self._request.method.choose_layer
         layer = scorer.layer
         assert choose is not None
-        metered = MeteredScorer(scorer, self._ledger)
+        metered = MeteredScorer(scorer, self._run.ledger)
         started = time.perf_counter()
         costs = self._find_change_costs(metered, given)
         work = LayerSearch(

@@ -120,6 +120,8 @@ def _copy_live(
     check_fit(model, tokenizer, task, f"the live {name}")
     copied = copy.deepcopy(model).float()
     classes = checkpoint.classes_of(model.config)
+    if task.kind == "embeddings":
+        checkpoint.require_modules(copied, f"the live {name}")
     checkpoint.name_outputs(
         copied, task.label_names, is_regression=task.is_regression, kind=task.kind
     )
@@ -136,8 +138,9 @@ def check_fit(
             f"task {task.name}: is of kind {wanted.name} and needs a model ...{wanted.ending}, "
             f"found {type(model).__name__}; give a model of that kind ({wanted.auto_class})"
         )
-    names = None if task.label_names is None else list(task.label_names)
-    checkpoint.check_labels(name, model.config, task.num_labels, names)
+    if wanted.label:
+        names = None if task.label_names is None else list(task.label_names)
+        checkpoint.check_labels(name, model.config, task.num_labels, names)
     checkpoint.check_vocabulary(name, model.config, tokenizer)
 
 

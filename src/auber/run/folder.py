@@ -7,7 +7,8 @@
     scores.jsonl  the ledger of scores
     events.jsonl  what happened, with numbers, in order
     stages/       NAME.json for each finished stage; the weights of the newest one, of the first and
-                  of fold models
+                  of fold models; without labels the outputs of the unpruned model
+    settled.json  numbers that depended on the clock, so that a resumed run uses the same
     progress.json where the run is while it works (`auber.run.progress`), for 'auber watch'
     tuning.json   the trials of --tune, which come before the run
     track/        files of experiment trackers
@@ -51,8 +52,8 @@ from auber.run.files import (
     read_result,
 )
 from auber.run.ledger import Ledger
-from auber.run.records import RunIdentity, StageRecord, UpgradeRecord
-from auber.search.stages import BUDGET, PLAN, PRIOR, RATE, is_layer_stage, is_of
+from auber.run.records import RunIdentity, SettledRecord, StageRecord, UpgradeRecord
+from auber.search.stages import ANSWERS, BUDGET, PLAN, PRIOR, RATE, is_layer_stage, is_of
 from auber.system import records
 from auber.system.distributed import is_main_process, wait_for_all
 from auber.system.files import cut_torn_line, digest_file, is_refusal, write_json, write_text
@@ -66,11 +67,12 @@ logger = logging.getLogger(__name__)
 
 Resume = bool | Literal["upgrade"]  # "upgrade": also with other versions of the packages
 PROGRESS = "progress.json"
+SETTLED = "settled.json"
 TUNING = "tuning.json"  # the trials of --tune, which come before the run
 
 # What an interrupted write leaves, by `write_text` and by `checkpoint.save`.
 _SCRATCH = re.compile(
-    r"\.((run|splits|plan|progress|result)\.json|config\.toml)\.[0-9]+|\.model\.[a-z0-9_]{8}"
+    r"\.((run|splits|plan|settled|progress|result)\.json|config\.toml)\.[0-9]+|\.model\.[a-z0-9_]{8}"
 )
 
 _SAME_VERSIONS = ("auber", "torch", "transformers")  # others hardly change a number
@@ -90,6 +92,7 @@ _REMEDIES: dict[str, Callable[[Any], str]] = {
     ),
 }
 _REQUIRED: Mapping[str, tuple[str, ...]] = {  # what a stage must have recorded
+    ANSWERS: ("answers_sha256",),
     RATE: ("rate",),
     "first": ("digest",),
     PRIOR: ("plan",),
@@ -254,6 +257,21 @@ class Run:
         """Delete one of the run's files."""
         if is_main_process():
             (self.folder / name).unlink(missing_ok=True)
+
+    def settle(self, name: str, measure: Callable[[], int]) -> int:
+        """Return a number that is measured once, even if the run is resumed.
+
+        All processes of a group use that of the main one.
+        """
+        path = self.folder / SETTLED
+        known = records.read_if_there(SettledRecord, path, find_remedy(path))
+        numbers = {} if known is None else known.numbers
+        wait_for_all()  # nobody writes before all have read
+        if name not in numbers:
+            self.write(SETTLED, SettledRecord(numbers={**numbers, name: measure()}).to_json())
+            wait_for_all()
+            numbers = records.read(SettledRecord, path, find_remedy(path)).numbers
+        return numbers[name]
 
     def stage(self, name: str) -> StageRecord | None:
         """Return the record of a finished stage, None if it is not finished."""
@@ -433,7 +451,8 @@ class Run:
         waste = [path for path in self.folder.iterdir() if _SCRATCH.fullmatch(path.name)]
         waste += [*stages.glob(".*"), *(self.folder / MODELS).glob(".*")]
         if self.is_complete:
-            waste += [path for path in stages.glob("*") if path.is_dir()] + [self.folder / PROGRESS]
+            waste += [path for path in stages.glob("*") if path.suffix != ".json"]
+            waste += [self.folder / PROGRESS]
         for path in waste:
             with suppress(OSError):  # harmless if it stays
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from auber.metrics.task_metrics import get_metric, smooth_metric
 from auber.run.records import LearnedRecord
 from auber.system import seeds
 from auber.training.evaluation import predict
-from auber.training.outputs import OUTPUTS
+from auber.training.outputs import outputs_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -43,7 +43,7 @@ def measure_learning(model: PreTrainedModel, rows: EncodedRows, metric: str) -> 
     """Return whether a model has learned its task, measured on rows that it was tuned on."""
     logits, truth = predict(model, rows), rows.truth(model.device)
     rule, smooth = get_metric(metric), get_metric(smooth_metric(metric))
-    one_answer = OUTPUTS[rows.kind].is_one_answer(logits, truth)
+    one_answer = outputs_of(rows.kind, model).is_one_answer(logits, truth)
     assert smooth.by_row is not None
     terms = smooth.by_row(smooth.statistics(logits, truth))
     error = float(terms.std()) / math.sqrt(len(terms)) if len(terms) > 1 else math.inf

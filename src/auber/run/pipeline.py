@@ -30,6 +30,7 @@ from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_remaining
+from auber.run.answers import answer_texts
 from auber.run.decisions import describe_fixed_layers, explain_blindness
 from auber.run.files import check_digest, read_result, read_result_record
 from auber.run.folder import Resume, Run
@@ -77,6 +78,7 @@ def carry_out(
                 return _load_finished(request, run, progress)
             run.log("resumed" if run.resumed else "started", process=os.getpid())
             with follow(run, request, progress, trackers) as listener:
+                request = answer_texts(request, run, listener)
                 pipeline = Pipeline(request, run, listener)
                 pipeline.run_stages()
                 return pipeline.conclude()

@@ -59,6 +59,7 @@ class TimePart:
 # The keys of `CostRecord.seconds` beside `total`, in the order they are spent. The rest of a run's
 # time is reading, copying and hashing weights, and writing its folder.
 TIME_PARTS = {
+    "answers": TimePart("answers of the unpruned model", "evaluation"),
     "first": TimePart("first tuning", "tuning"),
     "timing": TimePart("timing heads", "timing"),
     "choosing": TimePart("choosing heads", "choosing"),
@@ -232,6 +233,7 @@ class StageRecord(Record):
     weights: bool = False  # whether the weights at its end were stored
     model_sha256: str | None = None  # of those weights
     peak_gpu_bytes: Count | None = None
+    answers_sha256: str | None = None  # of the file of the unpruned model's answers
     digest: str | None = None  # of the fine-tuned weights, in stage `first`
     learned: LearnedRecord | None = None  # in stage `first`
     removed: Heads | Plan | None = None  # from one layer, or from all by a ranking
@@ -425,6 +427,7 @@ class ResultRecord(ModelRecord):
     labels: Count
     rows: RowCounts
     metric: Name
+    answered: bool = False  # without labels: the score is the agreement with the unpruned model
     protocol: Name
     seed: Whole
     before: ComparedRecord | None = None  # the fine-tuned model
@@ -581,6 +584,12 @@ def parse_event(line: str | bytes) -> Event | None:
         return _EVENT.validate_json(line)
     except ValidationError:
         return None
+
+
+class SettledRecord(Record):
+    """`settled.json`: numbers that a run measured by the clock, by name."""
+
+    numbers: dict[Name, Count]
 
 
 class ScoreLine(Record):

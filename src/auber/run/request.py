@@ -8,7 +8,7 @@ here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,6 +39,7 @@ from auber.system.progress import Progress
 from auber.training.devices import Hardware, resolve_hardware
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -46,6 +47,7 @@ _STEP = math.sqrt(0.5)  # what a step on the way to a size leaves
 _HALF = 0.5  # the size if none is given
 TRIED_SIZES = (0.75, 0.5, 0.35, 0.25, 0.18, 0.125)  # for a tolerance
 _USUAL_RATE = 2e-5  # for later tunings of a model that was fine-tuned elsewhere
+_DISTILLATION_RATE = 1e-4  # for those that learn from the unpruned model alone
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Request:
     matched: ResultRecord | None = None  # result of the run that this one is compared with
     pretrained: PreTrainedModel | None = None  # what fold models are trained from
     command: str | None = None  # the command line
+    # Of a task without labels, once the unpruned model has answered: its outputs by split, packed.
+    answers: Mapping[str, Tensor] | None = None
 
     @property
     def reward_metric(self) -> str:
@@ -127,6 +131,8 @@ class Request:
 
         Trials need a model that has not seen the rows: the pretrained one.
         """
+        if self.task.is_answered and self.matched is None:
+            return _DISTILLATION_RATE, "the usual one for learning from the unpruned model"
         for result, place in ((self.matched, "the matched run"), (self.start.result, "this model")):
             if result is not None:
                 rate = result.learning_rate or result.config.get("first.learning_rate")
@@ -196,10 +202,18 @@ def request_pruning(
     if heads is None and config.size.keep and not has_size:
         progress.say(f"no size was given, so half of the multiply-adds are kept (--keep {_HALF})")
     _check_fold_models(request, has_origin=origin is not None)
+    if task.is_answered:
+        return _request_answers(request, has_origin=origin is not None)
     if request.needs_fold_models:
         is_tuned = not request.needs_first_tuning
         found = find_pretrained(origin, start, task, config, progress, is_tuned=is_tuned)
         request = replace(request, pretrained=found)
+    is_elsewhere = start.source is not None and start.result is None
+    if is_elsewhere and not request.needs_first_tuning:
+        progress.say(
+            f"{start.name} is fine-tuned already and used as it is: if it has seen the dev rows, "
+            "all dev scores are too high (first.when=always tunes it on train first)"
+        )
     if config.size.tolerance is not None and not _is_new(request):
         progress.say(
             f"warning: {start.name} is fine-tuned already and may have seen the rows held out for "
@@ -212,6 +226,25 @@ def request_pruning(
             "not tuned on them, as an 'auber finetune' run with --protocol heldout is not"
         )
     return request
+
+
+def _request_answers(request: Request, *, has_origin: bool) -> Request:
+    """Return the request to prune without labels; no model has to be kept from any row."""
+    if request.needs_first_tuning:
+        place = request.start.place
+        if not request.start.has_classifier:
+            raise ConfigError(f"{place}: has no trained head, so it has no answers to texts")
+        raise ConfigError(
+            "first.when must be auto or never without labels, of which there are none to tune on, "
+            f"found {request.config.first.when}"
+        )
+    if has_origin:
+        raise ConfigError(
+            "an origin is for fold models that learn from labels, found texts without; leave it out"
+        )
+    if not request.needs_fold_models:
+        return request
+    return replace(request, pretrained=request.start.model)
 
 
 def request_finetuning(

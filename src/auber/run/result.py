@@ -21,6 +21,7 @@ from auber.run.records import (
 )
 from auber.run.request import Request
 from auber.search.stages import (
+    ANSWERS,
     LAST,
     PLAN,
     PRIOR,
@@ -88,6 +89,7 @@ def describe_result(
         "labels": task.num_labels,
         "rows": {"train": len(task.train), "dev": len(task.dev)},
         "metric": task.metric,
+        **({"answered": True} if task.is_answered else {}),
         "protocol": config.protocol,
         "seed": config.seed,
         **_describe_model(request, chosen),
@@ -216,6 +218,7 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
         # with the trials that choose its learning rate
         "first": tunings.get("first", _NOTHING).seconds
         + (stages[RATE].seconds if RATE in stages else 0.0),
+        "answers": stages[ANSWERS].seconds if ANSWERS in stages else None,
         "timing": stages[TIMING].seconds if TIMING in stages else None,
         "rewards": rewards,
         "agent": sum(search.seconds for search in searches) - rewards,

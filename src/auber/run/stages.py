@@ -17,6 +17,7 @@ from auber.models.encoders.base import Encoder
 from auber.run.request import Request
 from auber.run.steps import Steps
 from auber.run.trials import EPOCHS, RATES, count_rows
+from auber.search.rankings.exchange import searches
 from auber.search.stages import (
     BUDGET,
     LAST,
@@ -34,6 +35,7 @@ from auber.search.stages import (
 
 # Relative to tuning on a row once: computing a row, and scoring it from cached layers.
 _FORWARD, _REWARD = 1 / 3, 1 / 10
+_PLAN = 1 / 8  # scoring an unpruned model on a row, without padding
 _REPAIR_ROWS = 500
 _REWARDS_PER_GAME = 4  # that were not scored before, in a usual game
 
@@ -95,7 +97,7 @@ def _by_fold_models(request: Request, steps: Steps, effort: Effort, folds: int) 
     layers, search = request.layers, request.config.search
     decide = [*_first(request, steps, effort), *_timing(request, steps)]
     if search.prior != "none":
-        efforts = (effort.ranking(search.prior),)
+        efforts = effort.ranking(search.prior)
         decide.append(Stage(PRIOR, steps.choose_prior, efforts, keeps_weights=False))
     for fold in range(folds):
         tune = partial(steps.tune_fold_model, fold)
@@ -115,9 +117,9 @@ def _by_fold_models(request: Request, steps: Steps, effort: Effort, folds: int) 
 def _by_plan(request: Request, steps: Steps, effort: Effort) -> Strategy:
     """Decide all heads at once (rankings) or none (controls), then tune like a search."""
     method = request.method
-    efforts = (effort.ranking(method.name),) if method.removes_heads else ()
     if request.sizes:
         return _by_sizes(request, steps, effort)
+    efforts = effort.ranking(method.name) if method.removes_heads else ()
     decide = (*_first(request, steps, effort), Stage(PLAN, steps.choose_plan, efforts))
     if not method.tunes:
         return Strategy(decide)
@@ -126,35 +128,30 @@ def _by_plan(request: Request, steps: Steps, effort: Effort) -> Strategy:
 
 
 def _by_sizes(request: Request, steps: Steps, effort: Effort) -> Strategy:
-    """Decide the plans of all target sizes, then tune a copy of the fine-tuned model for each.
+    """Prune and tune a copy of the fine-tuned model for each target size, the largest first.
 
-    With a tolerance, the unpruned model is tuned first, and sizes are tuned until one loses more.
-    With steps on the way, each step and size has a plan of its own.
+    With a tolerance, the unpruned model is tuned first, and the sizes end with one that loses more.
+    With steps on the way, a step or size is ranked when it is tuned; otherwise just before it.
     """
-    plans = []
-    ranking = effort.ranking(request.method.name)
-    for number, share in enumerate(() if request.steps else request.config.size.shares):
-        # All but voita compute their scores once.
-        is_short = number > 0 and request.method.name not in ("voita", "random")
-        efforts = () if is_short else (ranking,)
-        make = partial(steps.choose_plan, share)
-        plans.append(Stage(size_stage(PLAN, share), make, efforts, keeps_weights=False))
-    # Before the tuning of a pruned model.
-    before = (ranking,) * bool(request.steps) + (effort.repair(),) * request.config.size.repair
-    on_the_way = {(share, STEP): (steps.take_step, effort.step()) for share in request.steps}
-    at_the_end = {(share, LAST): (steps.tune_size, effort.last()) for share in request.sizes}
-    tunings = [
-        Stage(
-            size_stage(name, share),
-            partial(run, share),
-            # Embeddings and optimiser stay.
-            (*(before if share < 1 else ()), (1 + share) / 2 * tuning),
-            makes_size=True,
-            is_needed=partial(steps.needs_size, share),
-        )
-        for (share, name), (run, tuning) in sorted((on_the_way | at_the_end).items(), reverse=True)
-    ]
-    return Strategy((*_first(request, steps, effort), *plans), tuple(tunings))
+    method, stages = request.method.name, list[Stage]()
+    on_the_way = {(share, STEP): (steps.take_step, effort.step(share)) for share in request.steps}
+    at_the_end = {(share, LAST): (steps.tune_size, effort.last(share)) for share in request.sizes}
+    is_known = False
+    for (share, name), (run, tuning) in sorted((on_the_way | at_the_end).items(), reverse=True):
+        is_needed = partial(steps.needs_size, share)
+        before: tuple[float, ...] = ()
+        if share < 1:
+            before = effort.ranking(method, share)
+            if not request.steps:
+                # All but these compute their scores once.
+                efforts = before[1:] if is_known and method not in ("voita", "random") else before
+                plan, make = size_stage(PLAN, share), partial(steps.choose_plan, share)
+                stages.append(Stage(plan, make, efforts, keeps_weights=False, is_needed=is_needed))
+                is_known, before = True, ()
+            before += (effort.repair(),) * request.config.size.repair
+        place, tune = size_stage(name, share), partial(run, share)
+        stages.append(Stage(place, tune, (*before, tuning), makes_size=True, is_needed=is_needed))
+    return Strategy(_first(request, steps, effort), tuple(stages))
 
 
 def _first(request: Request, steps: Steps, effort: Effort) -> tuple[Stage, ...]:
@@ -199,6 +196,11 @@ class Effort:
         self._request, self._splits, self._encoder = request, splits, encoder
         self._config = request.config
 
+    @property
+    def _share(self) -> float:
+        """The share of the multiply-adds that remains, 1 if it is not known."""
+        return min(self._config.size.shares, default=1.0)
+
     def first(self) -> float:
         """Return the effort of the first tuning."""
         return float(self._config.first.epochs * len(self._splits.first))
@@ -216,15 +218,19 @@ class Effort:
         """Return the effort of refitting a pruned model: a pass of two models over some rows."""
         return 2 * _FORWARD * min(len(self._splits.first), _REPAIR_ROWS)
 
-    def step(self) -> float:
+    def step(self, share: float) -> float:
         """Return the effort of the tuning after a step on the way to a size."""
-        return float(self._config.size.step_epochs * len(self._splits.last_train))
+        return self._at(share) * self._config.size.step_epochs * len(self._splits.last_train)
 
-    def last(self) -> float:
+    def last(self, share: float | None = None) -> float:
         """Return the effort of the last tuning, with the scores of its watched rows."""
-        last, splits = self._config.last, self._splits
+        last, splits, share = self._config.last, self._splits, share or self._share
         watched = last.evaluations_per_epoch * len(splits.last_watch)
-        return last.epochs * (len(splits.last_train) + _FORWARD * watched)
+        return self._at(share) * last.epochs * (len(splits.last_train) + _FORWARD * watched)
+
+    def _at(self, share: float) -> float:
+        """Return the effort of tuning on a row at a size: embeddings and optimiser stay."""
+        return (1 + share) / 2
 
     def fold_model(self, fold: int, layers: list[int]) -> tuple[float, ...]:
         """Return the effort of each tuning of a fold model."""
@@ -244,10 +250,16 @@ class Effort:
         behind = 1 - layer / self._encoder.num_layers
         return _REWARD * rewards * len(self._splits.layers[layer].reward) * behind
 
-    def ranking(self, method: str) -> float:
-        """Return the effort of a ranking of all heads."""
-        rows, voita = len(self._splits.first), self._config.voita
-        return float({"random": 0, "voita": voita.trials * voita.epochs * rows}.get(method, rows))
+    def ranking(self, method: str, share: float | None = None) -> tuple[float, ...]:
+        """Return the efforts of a ranking, to a share; without one, that of the settings."""
+        config, rows = self._config, len(self._splits.first)
+        ranking = {"random": 0, "voita": config.voita.trials * config.voita.epochs * rows}
+        efforts: tuple[float, ...] = (float(ranking.get(method, rows)),)
+        share = share or self._share
+        if method == "exchange" and (not config.size.keep or searches(config.size, share)):
+            plans = config.search.rewards * min(rows, config.search.rows)
+            efforts += (_PLAN * share * plans,)
+        return efforts
 
     def evaluation(self) -> float:
         """Return the effort of the scores at the end."""

@@ -38,6 +38,7 @@ from auber.scoring import (
 from auber.scoring.repair import repair
 from auber.search.registry import get_method
 from auber.search.stages import (
+    ANSWERS,
     BUDGET,
     LAST,
     PLAN,
@@ -67,14 +68,17 @@ class Steps:
         # What the first stage leaves, on the CPU: the beginning of all that is compared.
         self.fine_tuned: PreTrainedModel | None = None
         self.done: dict[str, StageRecord] = {}
+        if (answers := run.stage(ANSWERS)) is not None:
+            self.done[ANSWERS] = answers
         task, config = request.task, request.config
         self.train = encode_split(request.start.tokenizer, task, "train", config.max_length)
         self.splits = make_splits(
             task.train.labels, config, self.encoder.num_layers, not task.has_classes, task.train
         )
+        taught = request.answers
         self.tunings = Tunings(
             request,
-            self.train,
+            self.train if taught is None else self.train.with_taught(taught["train"]),
             self.splits,
             progress,
             find_rate=self._find_rate,
@@ -86,7 +90,7 @@ class Steps:
             self.fold_models = FoldModels(
                 run, request.pretrained, self.splits.folds, request.hardware.device
             )
-        self._decisions = Decisions(request, run.ledger, progress)
+        self._decisions = Decisions(request, run, progress)
         self._known: dict[Any, Any] = {}  # what a ranking computes once for all sizes
         self._held_out: HeldOut | None = None
         if self.splits.held_out:
@@ -145,9 +149,12 @@ class Steps:
     def _find_teacher(self) -> Teacher | None:
         """Return the fine-tuned model if pruned models are to learn from it."""
         settings = self.request.config.teacher
-        if self._teacher is None and (settings.outputs or settings.hidden):
+        is_taught = settings.outputs or settings.hidden or self.request.task.is_answered
+        if self._teacher is None and is_taught:
             assert self.fine_tuned is not None, "the first stage is finished"
-            self._teacher = Teacher(self.fine_tuned, settings, self.request.hardware)
+            is_run = not self.request.task.is_answered or settings.hidden
+            model = self.fine_tuned if is_run else None
+            self._teacher = Teacher(model, settings, self.request.hardware)
         return self._teacher
 
     def tune_first(self) -> dict[str, Any]:
@@ -161,6 +168,8 @@ class Steps:
         else:
             require_finite_weights(self.model, "start")
             self.progress.skip(1)
+        if request.task.is_answered:  # the labels are the model's own
+            return {**info, "digest": weights_digest(self.model)}
         rows = draw_rows(self.splits.first, request.config.seed)
         found = measure_learning(self.model, self.train.select(rows), request.task.metric)
         return {**info, "digest": weights_digest(self.model), "learned": found.to_json()}
@@ -247,10 +256,12 @@ class Steps:
     def tune_fold_model(self, fold: int) -> dict[str, Any]:
         """Train the model that scores the rows of a fold."""
         assert self.fold_models is not None
-        tunings = Tunings(
-            self.request, self.train, self.splits, self.progress, fold, self._find_rate
-        )
-        reports = tunings.run_all(self.fold_models.make(fold), self.request.layers)
+        model, reports = self.fold_models.make(fold), []
+        if not self.request.task.is_answered:  # else it is the unpruned model, which learned none
+            tunings = Tunings(
+                self.request, self.train, self.splits, self.progress, fold, self._find_rate
+            )
+            reports = tunings.run_all(model, self.request.layers)
         return {
             "scouting": {
                 "tunings": len(reports),
@@ -306,8 +317,9 @@ class Steps:
         """Decide all units at once and remove them; for one of several sizes, only decide."""
         rows = self.train.select(self.splits.first)
         request = self.request
+        model = self.model if share is None else self.copy_fine_tuned()
         choice = self._decisions.rank(
-            request.method, self.model, rows, request.num_removed, share, self._known
+            request.method, model, rows, request.num_removed, share, self._known
         )
         if share is None:
             remove(self.model, choice.plan)

@@ -36,7 +36,7 @@ class Tunings:
     """Tunes any model in place as the run's own model is tuned; `fold` for a fold model.
 
     `find_rate` returns the learning rate that `auto` stands for, `find_teacher` the teacher of the
-    last tuning and of steps; both are called when they are needed.
+    last tuning and of steps, and without labels of all tunings; both are called when needed.
     """
 
     def __init__(
@@ -101,6 +101,9 @@ class Tunings:
 
         A small fold may have no rows to watch.
         """
+        if share == 1 and self._request.task.is_answered:  # it agrees with itself
+            self._progress.skip(1)
+            return TuningReport(0, 0.0)
         watched, settings = self._splits.last_watch, self._request.config.last
         watch = (self._train.select(watched), self._request.task.metric) if watched else None
         rows = self._splits.last_train
@@ -128,6 +131,7 @@ class Tunings:
         if settings.learning_rate == "auto" and settings.epochs:
             assert self._find_rate is not None, "a run that needs a rate has chosen it"
             settings = settings.model_copy(update={"learning_rate": self._find_rate()})
+        is_taught = self._request.task.is_answered or is_of(stage, STEP) or is_of(stage, LAST)
         if self._fold is not None:
             label = f"fold model {self._fold + 1} of {self._num_folds}: {label}"
         return tune(
@@ -141,5 +145,5 @@ class Tunings:
             name=tuning_series(stage, self._fold),
             progress=self._progress,
             step_cache=self._captured,
-            teacher=self._find_teacher() if is_of(stage, STEP) or is_of(stage, LAST) else None,
+            teacher=self._find_teacher() if is_taught else None,
         )

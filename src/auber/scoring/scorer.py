@@ -99,7 +99,7 @@ class _Graph:
 
     weights: torch.Tensor
     logits: torch.Tensor
-    replay: Callable[[], None]
+    graph: torch.cuda.CUDAGraph
 
 
 class PackedScorer(Scorer):
@@ -193,8 +193,10 @@ class PackedScorer(Scorer):
         scored_tokens = max(self._rows.lengths) if self._layers[0].forms_scores else 0
         per_pass = _bytes_per_pass_token(encoder, itemsize, scored_tokens)
         most = _for_device(_BATCH_TOKENS, self._hardware.device)
-        tokens = max(1, min(most, room // 2 // per_pass))
-        self._tokens_per_pass, self._room = tokens, room - tokens * per_pass
+        # Captured passes keep their memory, beside that of passes that are not captured.
+        passes = 2 if self.device.type == "cuda" else 1
+        tokens = max(1, min(most, room // (passes + 1) // per_pass))
+        self._tokens_per_pass, self._room = tokens, room - passes * tokens * per_pass
         return [Chunk(rows, self._pack(rows)) for rows in cut_rows(self._rows.lengths, tokens)]
 
     def _plan_caches(self, chunks: Sequence[Chunk]) -> None:
@@ -287,10 +289,10 @@ class PackedScorer(Scorer):
         shape = sites, len(weights)
         if shape not in chunk.graphs:
             chunk.graphs[shape] = self._capture(chunk, weights, sites)
-        graph = chunk.graphs[shape]
-        graph.weights.copy_(weights)
-        graph.replay()
-        return graph.logits
+        captured = chunk.graphs[shape]
+        captured.weights.copy_(weights)
+        captured.graph.replay()
+        return captured.logits.clone()  # another graph may use their memory
 
     def _above(self, chunk: Chunk, weights: torch.Tensor, sites: Sites) -> torch.Tensor:
         """Return the logits of a chunk with weighted columns: (masks, rows or tokens, labels)."""
@@ -320,18 +322,25 @@ class PackedScorer(Scorer):
             context, hidden = self._attend(layer, number, hidden, batch)
             heads, neurons = (weight_of.get((kind, number)) for kind in KINDS)
             hidden = layer.finish(context, hidden, batch, heads, neurons)
-        if self._encoder.reads == "mean":
-            hidden = batch.join([block.mean(1, keepdim=True) for block in batch.blocks(hidden)])
-        elif self._encoder.reads == "first" and not self._last_reads_first:
+        reads = self._encoder.reads
+        if reads in ("mean", "max"):
+            pool = torch.mean if reads == "mean" else torch.amax
+            hidden = batch.join([pool(block, 1, keepdim=True) for block in batch.blocks(hidden)])
+        elif reads == "first" and not self._last_reads_first:
             hidden = hidden[batch.firsts]
         logits = self._encoder.classify(hidden)
         return logits.view(batch.times, -1, logits.shape[-1])
 
     def _capture(self, chunk: Chunk, weights: torch.Tensor, sites: Sites) -> _Graph:
-        """Capture a pass, so that a score needs no kernel launches."""
-        static = weights.clone()
-        # A stream of this device: torch's default capture stream is on the device that was first.
-        side: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        """Capture a pass, so that a score needs no kernel launches.
+
+        All graphs share the memory of one pass, because they never run together.
+        """
+        assert self._chunks is not None
+        static, side = weights.clone(), self._side_stream
+        living = (found.graph for each in self._chunks for found in each.graphs.values())
+        sharer = next(living, None)  # torch releases a pool that no graph uses any longer
+        pool = None if sharer is None else sharer.pool()
         graph = torch.cuda.CUDAGraph()
         with _process_lock:
             side.wait_stream(torch.cuda.current_stream())
@@ -339,9 +348,18 @@ class PackedScorer(Scorer):
                 # compiles kernels and fills caches before the capture
                 self._above(chunk, static, sites)
             torch.cuda.current_stream().wait_stream(side)
-            with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=pool, stream=side, capture_error_mode="thread_local"):
                 logits = self._above(chunk, static, sites)
-        return _Graph(static, logits, graph.replay)
+        return _Graph(static, logits, graph)
+
+    @cached_property
+    def _side_stream(self) -> torch.cuda.Stream:
+        """The stream of all captures: memory is used again only on the stream that had it.
+
+        It is on this device; torch's default capture stream is on the device that was first.
+        """
+        stream: torch.cuda.Stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        return stream
 
     def _halve(self, chunk: Chunk, error: torch.OutOfMemoryError) -> list[Chunk]:
         """Replace a chunk that ran out of memory by two, which are not cached."""

@@ -139,6 +139,9 @@ class RankingInputs:
     config: Config
     progress: Progress
     known: dict[Any, Any] = field(default_factory=dict)  # computed once for several target sizes
+    is_answered: bool = False  # the labels are the model's own answers
+    # Returns a number by name, measured by the clock once in a run, even if it is resumed.
+    settle: Callable[[str, Callable[[], int]], int] = lambda _name, measure: measure()
 
     @property
     def kinds(self) -> tuple[str, ...]:

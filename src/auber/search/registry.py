@@ -5,6 +5,7 @@ A new method is one file with `METHODS` in `players` or `rankings`, and one name
 
 from __future__ import annotations
 
+from auber.config import PRESETS, Config, make_config
 from auber.errors import ConfigError, unknown_name
 from auber.models.plan import PruningPlan
 from auber.search.methods import (
@@ -39,6 +40,16 @@ _CONTROLS = (
     ),
 )
 
+# Settings that only the searches by layers read.
+_BY_LAYER = (
+    "protocol",
+    *("agent.", "reward.", "layer."),
+    *(
+        f"search.{name}"
+        for name in ("order", "layers", "prior", "heads", "rewind", "matrix", "norm")
+    ),
+)
+
 _SEARCHES = (auber, surrogate, greedy, exhaustive)
 _RANKINGS = (random, confidence, michel, fisher, exchange, voita)
 
@@ -47,6 +58,28 @@ METHODS: dict[str, Method] = {
     for methods in (*(module.METHODS for module in (*_SEARCHES, *_RANKINGS)), _CONTROLS)
     for method in methods
 }
+
+
+def default_method(config: Config, given: str | None = None) -> tuple[Method, str | None]:
+    """Return the method of a run that names none, and the reason if it is not the preset's.
+
+    Without a target size, the paper's search is meant by a setting of the searches by layers, or by
+    an option that only they take (`given`).
+    """
+    method, size = METHODS[PRESETS[config.preset].method], config.size
+    if method.decides_number or size.keep or size.tolerance is not None:
+        return method, None
+    if given is None:
+        usual = make_config(config.preset, settings={"protocol": config.protocol}).flat()
+        usual["protocol"] = make_config(config.preset).protocol
+        changed = [key for key, value in config.flat().items() if value != usual[key]]
+        given = next((key for key in changed if key.startswith(_BY_LAYER)), None)
+    if given is None:
+        return method, None
+    return METHODS["auber"], (
+        f"method auber, which decides on heads layer by layer, because {given} is given; without "
+        f"it and --method, method {method.name} prunes heads and neurons to a size"
+    )
 
 
 def get_method(name: str) -> Method:

@@ -6,6 +6,7 @@ import re
 
 _LAYER, _TUNING = "layer-", "tuning-"
 _MOST_DIGITS = 6  # of a name that a person may have made
+ANSWERS = "answers"  # what the unpruned model answers to texts without labels
 RATE = "rate"  # the learning rate of the tunings
 PLAN = "plan"  # a ranking's plan
 TIMING = "timing"  # the share of the model's time that a head takes

@@ -30,12 +30,16 @@ def write_text(path: Path, text: str, *, durable: bool = False, follow: bool = F
     A symbolic link at `path` is replaced, because in a folder from elsewhere it may point anywhere.
     Pass `follow` for a path that the user gave: the target of the link is written instead.
     """
-    if follow:
-        path = Path(os.path.realpath(path))
+    place = Path(os.path.realpath(path)) if follow else path
+    write_bytes(place, text.encode("utf-8"), durable=durable)
+
+
+def write_bytes(path: Path, data: bytes, *, durable: bool = False) -> None:
+    """Write a file atomically; see `write_text`."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with scratch.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with scratch.open("wb") as file:
+            file.write(data)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())

@@ -93,6 +93,6 @@ def _count_items(targets: dict[str, Tensor]) -> Tensor:
     if "start_positions" in targets:
         return (targets["start_positions"] != IGNORED).long()
     labels = targets["labels"]
-    if labels.ndim == 2:  # (rows, length)
+    if labels.ndim == 2 and not labels.is_floating_point():  # tags: (rows, length)
         return (labels != NO_TAG).sum(1)
-    return torch.ones_like(labels, dtype=torch.int64)
+    return torch.ones(len(labels), dtype=torch.int64, device=labels.device)

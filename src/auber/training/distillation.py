@@ -1,5 +1,7 @@
 """Distillation: a pruned model learns from the unpruned one, its teacher, as well as from labels.
 
+Without labels it learns from the teacher alone (w = 1), whose outputs are stored with the rows.
+
 The loss of a batch is
 
     (1 - w) task loss + w distance of the outputs + h distance of the hidden states
@@ -20,47 +22,60 @@ import torch
 from torch import Tensor
 
 from auber.config import Teaching
-from auber.data.encoding import part_batch
+from auber.data.encoding import TAUGHT, part_batch
 from auber.training.captured_steps import ComputeLoss
 from auber.training.devices import Hardware
-from auber.training.outputs import OUTPUTS
+from auber.training.outputs import Outputs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
 class Teacher:
-    """A fixed copy of a model that others learn from."""
+    """A fixed copy of a model that others learn from.
 
-    def __init__(self, model: PreTrainedModel, settings: Teaching, hardware: Hardware) -> None:
+    Without a model, its outputs are stored with the rows (`EncodedRows.taught`).
+    """
+
+    def __init__(
+        self, model: PreTrainedModel | None, settings: Teaching, hardware: Hardware
+    ) -> None:
         dtype = torch.bfloat16 if hardware.precision == "bfloat16" else torch.float32
-        self._model = copy.deepcopy(model).to(hardware.device, dtype).eval().requires_grad_(False)
+        self._model: Any = model
+        if model is not None:
+            copied = copy.deepcopy(model).to(hardware.device, dtype)
+            self._model = copied.eval().requires_grad_(False)
         self._settings = settings
-        self._losses: dict[str, ComputeLoss] = {}
+        self._losses: dict[Outputs, ComputeLoss] = {}
 
-    def loss_of(self, kind: str) -> ComputeLoss:
-        """Return the loss function of a task type; the same one at every call."""
-        if kind not in self._losses:
-            self._losses[kind] = self._make_loss(kind)
-        return self._losses[kind]
+    def loss_of(self, outputs: Outputs) -> ComputeLoss:
+        """Return the loss function of a model's outputs; the same one at every call."""
+        if outputs not in self._losses:
+            self._losses[outputs] = self._make_loss(outputs)
+        return self._losses[outputs]
 
-    def _make_loss(self, kind: str) -> ComputeLoss:
-        outputs, weight, hidden = OUTPUTS[kind], self._settings.outputs, self._settings.hidden
+    def _make_loss(self, outputs: Outputs) -> ComputeLoss:
+        weight, hidden = self._settings.outputs, self._settings.hidden
 
         def compute_loss(model: Callable[..., Any], batch: dict[str, Tensor]) -> Tensor:
             inputs, targets = part_batch(batch)
             mask = inputs["attention_mask"]
-            with torch.no_grad():
-                taught = self._model(**inputs, output_hidden_states=bool(hidden))
+            stored = targets.pop(TAUGHT, None)
+            if stored is None or hidden:
+                with torch.no_grad():
+                    taught = self._model(**inputs, output_hidden_states=bool(hidden))
             own: list[Any] = []
 
             def call_once(**given: Tensor) -> Any:
                 own.append(model(**given, output_hidden_states=bool(hidden)))
                 return own[-1]
 
-            loss = (1 - weight) * outputs.batch_loss(call_once, inputs, targets)
+            if stored is not None:
+                loss = outputs.distance(outputs.logits(call_once(**inputs)), stored, mask)
+            else:
+                loss = (1 - weight) * outputs.batch_loss(call_once, inputs, targets)
             (output,) = own
-            if weight:
+            if stored is None and weight:
                 logits = outputs.logits(output), outputs.logits(taught)
                 loss = loss + weight * outputs.distance(*logits, mask)
             if hidden:

@@ -18,7 +18,7 @@ from auber.data.task_types import get_task_type
 from auber.errors import ModelError
 from auber.metrics.task_metrics import get_metric
 from auber.training.devices import halve_rows
-from auber.training.outputs import OUTPUTS
+from auber.training.outputs import outputs_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -44,8 +44,8 @@ def predict(
 ) -> torch.Tensor:
     """Return the logits of every row in float32, on the model's device: (rows, labels).
 
-    For tokens and spans return those of every token, row after row: (tokens, labels). Raise
-    `ModelError` if not even one row fits into memory.
+    For tokens and spans return those of every token, row after row: (tokens, labels); for
+    embeddings the vectors of the rows. Raise `ModelError` if not even one row fits into memory.
     """
     was_training = model.training
     model.eval()
@@ -75,7 +75,7 @@ def predict(
 def _run_batch(model: PreTrainedModel, rows: EncodedRows, batch: Sequence[int]) -> torch.Tensor:
     inputs, _ = part_batch(pad_batch([rows[index] for index in batch], rows.pad_token_id))
     inputs = {name: tensor.to(model.device) for name, tensor in inputs.items()}
-    outputs = OUTPUTS[rows.kind]
+    outputs = outputs_of(rows.kind, model)
     return outputs.pack(outputs.logits(model(**inputs)), inputs["attention_mask"]).float()
 
 
@@ -94,7 +94,7 @@ def _smaller_batches(
 def evaluate_rows(model: PreTrainedModel, rows: EncodedRows, metric: str) -> Scores:
     """Return the metric and the mean loss of a model on rows."""
     logits, truth = predict(model, rows), rows.truth(model.device)
-    outputs = OUTPUTS[rows.kind]
+    outputs = outputs_of(rows.kind, model)
     return Scores(
         score=float(get_metric(metric).compute(logits, truth)),
         loss=float(outputs.mean_loss(logits, truth)),

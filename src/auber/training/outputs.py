@@ -2,12 +2,15 @@
 
 A class per task type reads the logits of a model's output, packs them, and computes losses. For
 tokens and spans, packed logits are those of all tokens, row after row without padding; for
-sequences they are those of the rows.
+sequences they are those of the rows. The logits of a sentence encoder are its hidden states, packed
+by its pooling into the vectors of the rows.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -18,9 +21,15 @@ from auber.data.encoding import part_batch
 from auber.data.targets import IGNORED
 from auber.metrics.spans import SpanTruth, span_loss
 from auber.metrics.tags import NO_TAG, TagTruth
-from auber.metrics.task_metrics import predicts_one_class, predicts_one_number
+from auber.metrics.task_metrics import (
+    predicts_one_class,
+    predicts_one_number,
+    predicts_one_vector,
+)
+from auber.models.pooling import Pooling, pooling_of
 
 Targets = dict[str, Tensor]
+VECTORS = "sentence_embedding"  # the output of a graph that pools
 _TEMPERATURE = 2.0  # of distillation
 
 
@@ -39,6 +48,13 @@ class Outputs(ABC):
     @abstractmethod
     def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
         """Return the loss of each row of a padded batch: (rows,)."""
+
+    def row_sensitivities(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
+        """Return what to differentiate for a row's importance if the targets are answers: (rows,).
+
+        It is the loss, except where the loss and its gradient are 0 at the model's own answers.
+        """
+        return self.row_losses(logits, targets, mask)
 
     def loss(self, model: Any, batch: dict[str, Tensor]) -> Tensor:
         """Return the training loss of a padded batch with its targets."""
@@ -69,6 +85,12 @@ class _Sequence(Outputs):
 
     def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
         return self._losses(logits, targets["labels"], "none")
+
+    def row_sensitivities(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
+        if targets["labels"].is_floating_point():
+            # Half the second derivative of (f - answer)² by a gate is the square of f's derivative.
+            return logits.float().reshape(-1)
+        return self.row_losses(logits, targets, mask)
 
     def batch_loss(self, model: Any, inputs: dict[str, Tensor], targets: Targets) -> Tensor:
         loss: Tensor = model(**inputs, **targets).loss  # the model's own
@@ -166,4 +188,65 @@ def _divergence(logits: Tensor, taught: Tensor) -> Tensor:
     return _TEMPERATURE**2 * F.kl_div(own, wanted, reduction="none", log_target=True).sum(-1)
 
 
-OUTPUTS: dict[str, Outputs] = {"sequence": _Sequence(), "tokens": _Tokens(), "spans": _Spans()}
+@dataclass(frozen=True)
+class _Embeddings(Outputs):
+    """A vector per row, compared with the one that the unpruned model gives.
+
+    The loss of a row is the squared distance of the two, relative to the square of the second. If
+    both have length 1, that is twice the distance of their cosine from 1.
+    """
+
+    pooling: Pooling
+
+    def logits(self, output: Any) -> Tensor:
+        # A graph does the pooling itself.
+        vectors: Tensor | None = getattr(output, VECTORS, None)
+        hidden: Tensor = output.last_hidden_state if vectors is None else vectors
+        return hidden
+
+    def pack(self, logits: Tensor, mask: Tensor) -> Tensor:
+        return logits if logits.ndim == 2 else self.pooling.pool(logits, mask)
+
+    def row_losses(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
+        return _relative_distances(self.pack(logits, mask), targets["labels"])
+
+    def row_sensitivities(self, logits: Tensor, targets: Targets, mask: Tensor) -> Tensor:
+        # Half the second derivative of the squared distance by a gate is the sum of the squared
+        # derivatives of all dimensions. With random signs before them, the square of their sum is
+        # the same in the mean (Hutchinson), and takes one backward pass.
+        vectors = self.pack(logits, mask)
+        drawn = torch.randint(0, 2, vectors.shape, generator=torch.Generator().manual_seed(0))
+        signs = (2 * drawn - 1).to(vectors)
+        return (signs * vectors).sum(-1) / targets["labels"].square().sum(-1).sqrt()
+
+    def batch_loss(self, model: Any, inputs: dict[str, Tensor], targets: Targets) -> Tensor:
+        hidden = self.logits(model(**inputs))
+        return self.row_losses(hidden, targets, inputs["attention_mask"]).mean()
+
+    def mean_loss(self, logits: Tensor, truth: Tensor) -> Tensor:
+        return _relative_distances(logits, truth).mean()
+
+    def distance(self, logits: Tensor, taught: Tensor, mask: Tensor) -> Tensor:
+        return self.mean_loss(self.pack(logits, mask), self.pack(taught, mask))
+
+    def is_one_answer(self, logits: Tensor, truth: Tensor) -> bool:
+        return predicts_one_vector(logits)
+
+
+def _relative_distances(vectors: Tensor, wanted: Tensor) -> Tensor:
+    """Return the squared distance of each vector over the square of the wanted one: (rows,)."""
+    wanted = wanted.float()
+    return (vectors.float() - wanted).square().sum(-1) / wanted.square().sum(-1)
+
+
+_OUTPUTS: dict[str, Outputs] = {"sequence": _Sequence(), "tokens": _Tokens(), "spans": _Spans()}
+
+
+def outputs_of(kind: str, model: Any = None) -> Outputs:
+    """Return how to read the outputs of a model, by its task type and for vectors its pooling."""
+    return _OUTPUTS[kind] if kind in _OUTPUTS else _make_embeddings(pooling_of(model))
+
+
+@cache
+def _make_embeddings(pooling: Pooling) -> Outputs:
+    return _Embeddings(pooling)  # the same object for the same pooling: steps are captured by it

@@ -31,7 +31,7 @@ from auber.training.cuda_graphs import Capture, CaptureError, capture_for
 from auber.training.devices import Hardware, device_name, free_memory, halve_rows
 from auber.training.distillation import Teacher
 from auber.training.monitor import Monitor, TuningError, TuningSettings
-from auber.training.outputs import OUTPUTS
+from auber.training.outputs import outputs_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, TrainerControl
@@ -186,7 +186,7 @@ def run_trainer(
 
     The random generators of the process, which the Trainer seeds, are restored afterwards.
     """
-    capture = _step_capture(hardware)
+    capture, outputs = _step_capture(hardware), outputs_of(rows.kind, model)
     with (
         _preserve_generators(hardware),
         _restore_forward(model),
@@ -198,7 +198,7 @@ def run_trainer(
             args=arguments,
             train_dataset=range(len(rows)),  # row indices; the collator knows the rows
             data_collator=RowCollator(rows, CAPTURE_WIDTH if capture else 1),
-            compute_loss=OUTPUTS[rows.kind].loss if teacher is None else teacher.loss_of(rows.kind),
+            compute_loss=(outputs.loss if teacher is None else teacher.loss_of(outputs)),
             # Processes share a batch, so their consecutive batches are grouped as one.
             sampler=LengthGroups(rows.lengths, settings.batch_size, arguments.data_seed),
             capture=capture,

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from auber.models import checkpoint
-from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import masked, remove
 from tests.scoring.test_scorer import assert_predicts_like_the_pruned, random_rows
@@ -56,24 +55,6 @@ def test_the_scorer_of_a_layer_behind_which_a_convolution_ends_the_model():
     model = tiny_model("deberta-v2", num_labels=3, num_hidden_layers=1, conv_kernel_size=3)
     remove(model, {0: [0]})
     assert_predicts_like_the_pruned(model, 0, random_rows(token_types=False))
-
-
-def test_relative_positions_have_rows_for_each_head():
-    model = tiny_model("deberta-v2", share_att_key=False)
-    table = model.deberta.encoder.rel_embeddings.weight.clone()
-    attention = model.deberta.encoder.layer[1].attention.self
-    before = attention.pos_key_proj.weight.clone()
-    assert len(encoder_of(model).parts(1).projections) == 5
-    remove(model, {1: [0, 3]})
-    assert torch.equal(attention.pos_key_proj.weight, before[8:24])
-    assert attention.pos_query_proj.out_features == 16
-    # Other layers read the table as well.
-    assert torch.equal(model.deberta.encoder.rel_embeddings.weight, table)
-
-
-def test_token_types_are_read_where_the_model_has_them():
-    assert not encoder_of(tiny_model("deberta-v2")).has_token_types
-    assert encoder_of(tiny_model("deberta-v2", type_vocab_size=2)).has_token_types
 
 
 def test_a_layer_without_heads_gives_weights_of_no_head():

@@ -8,12 +8,13 @@ import sys
 import pytest
 import torch
 from torch import nn
+from transformers import BertForMaskedLM
 
 from auber.errors import ModelError
 from auber.models.encoders import FAMILIES, encoder_of, family_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import masked, remove
-from auber.training.outputs import OUTPUTS
+from auber.training.outputs import outputs_of
 from tests.kinds import TOKEN_KINDS
 from tests.tiny_models import (
     HEADS,
@@ -77,7 +78,7 @@ def test_classifiers_of_tokens(model_type, kind):
     tokens = batch["attention_mask"].bool()
 
     def logits():
-        return OUTPUTS[kind].logits(model(**batch))
+        return outputs_of(kind).logits(model(**batch))
 
     whole = logits()
     assert encoder.reads == "all"
@@ -91,9 +92,11 @@ def test_classifiers_of_tokens(model_type, kind):
     assert (expected - whole)[tokens].abs().max() > 1e-3
 
 
-def test_a_bare_encoder_cannot_classify():
-    encoder = encoder_of(tiny_model(bare=True))
-    message = r"^BertModel has no classifier; fine-tune it first, or load it as \.\.\.ForSeq"
+def test_another_head_cannot_classify():
+    encoder = encoder_of(BertForMaskedLM(tiny_config("bert")))
+    message = (
+        r"^BertForMaskedLM has a head of another kind; load it as \.\.\.ForSeq.* or \.\.\.Model$"
+    )
     with pytest.raises(ModelError, match=message):
         encoder.classify(torch.zeros(1, HIDDEN))
 

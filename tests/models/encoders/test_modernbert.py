@@ -8,41 +8,11 @@ import torch
 from auber.models.encoders import encoder_of
 from auber.models.encoders.attention import OUT_OF_REACH
 from auber.models.plan import PruningPlan
-from auber.models.surgery import masked, remove
+from auber.models.surgery import remove
 from auber.scoring.scorer import _cast
 from tests.kinds import TOKEN_KINDS
 from tests.scoring.test_scorer import assert_predicts_like_the_pruned, random_rows
-from tests.tiny_models import HIDDEN, LAYERS, random_batch, tiny_model
-
-
-@pytest.mark.parametrize("biased", [False, True])
-def test_query_key_and_value_are_thirds_of_one_projection(biased):
-    model = tiny_model("modernbert", attention_bias=biased)
-    fused = model.model.layers[1].attn.Wqkv
-    parts = encoder_of(model).parts(1)
-    hidden = torch.randn(2, HIDDEN)
-    together = torch.cat([projection(hidden) for projection in parts.projections], dim=1)
-    assert torch.allclose(together, fused(hidden), atol=1e-6)
-    assert (parts.value.bias is not None) == biased
-    with torch.no_grad():
-        parts.key.weight.zero_()
-    assert [bool(third.any()) for third in fused.weight.chunk(3)] == [True, False, True]
-
-
-def test_removing_takes_a_head_out_of_every_third():
-    model = tiny_model("modernbert", attention_bias=True)
-    thirds = [third.clone() for third in model.model.layers[1].attn.Wqkv.weight.chunk(3)]
-    batch = random_batch(model)
-    with torch.no_grad(), masked(model, {1: [0, 3]}):
-        expected = model(**batch).logits
-    remove(model, {1: [3]})
-    remove(model, {1: [0]})
-    fused = model.model.layers[1].attn.Wqkv
-    assert (fused.weight.shape, fused.out_features) == ((48, HIDDEN), 48)
-    for mine, third in zip(fused.weight.chunk(3), thirds, strict=True):
-        assert torch.equal(mine, third[8:24])
-    with torch.no_grad():
-        torch.testing.assert_close(model(**batch).logits, expected, atol=1e-5, rtol=0)
+from tests.tiny_models import LAYERS, tiny_model
 
 
 @pytest.mark.parametrize("kind", ["sequence", *TOKEN_KINDS])
@@ -88,8 +58,8 @@ def test_the_scorer_predicts_what_the_pruned_model_predicts(changes, layer):
 
 def test_a_cast_copy_keeps_the_angles():
     model = tiny_model("modernbert")
-    exact = encoder_of(model).attentions(100)[0].rotation
-    low = encoder_of(_cast(model, torch.device("cpu"), torch.bfloat16)).attentions(100)[0].rotation
+    exact = encoder_of(model).attentions(500)[0].rotation
+    low = encoder_of(_cast(model, torch.device("cpu"), torch.bfloat16)).attentions(500)[0].rotation
     assert low.sine.dtype == torch.bfloat16
     # Their own rounding, and not that of the frequencies.
     assert (low.sine - exact.sine).abs().max() < 2**-8

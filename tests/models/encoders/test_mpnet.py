@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 
-from auber.models.encoders import encoder_of
 from auber.models.surgery import masked, remove
 from tests.tiny_models import HEADS, random_batch, tiny_model
-
-
-def test_the_table_stays_whole_and_is_shared():
-    model = tiny_model("mpnet")
-    before = model.mpnet.encoder.relative_attention_bias.weight.clone()
-    remove(model, {0: [0, 1], 1: [2]})
-    assert torch.equal(model.mpnet.encoder.relative_attention_bias.weight, before)
-    biases = [attention.bias.shape for attention in encoder_of(model).attentions(5)]
-    assert biases == [(2, 5, 5), (3, 5, 5), (HEADS, 5, 5)]
-    assert not [name for name in model.state_dict() if "present_heads" in name]
 
 
 def test_each_layer_takes_the_columns_of_its_own_heads():
@@ -36,18 +23,6 @@ def test_each_layer_takes_the_columns_of_its_own_heads():
         # the wrong columns would be noticed
         attention.present_heads = torch.tensor([0, 3])
         assert (model(**batch).logits - expected).abs().max() > 1e-3
-
-
-def test_a_deep_copy_is_independent():
-    model = tiny_model("mpnet")
-    remove(model, {1: [1]})
-    twin = copy.deepcopy(model)
-    remove(twin, {1: [0]})
-    batch = random_batch(model)
-    with torch.no_grad():
-        assert model(**batch).logits.shape == twin(**batch).logits.shape
-    assert encoder_of(model).present(1) == (0, 2, 3)
-    assert encoder_of(twin).present(1) == (2, 3)
 
 
 def test_one_bias_is_cut_for_all_rows():

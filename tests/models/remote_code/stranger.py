@@ -158,6 +158,22 @@ def sentences(families):
     assert abs(embedded[0] - embedded[1]).max() > 0.01
 
 
+def vectors(families):
+    """Sentence encoders, and what they save."""
+    with warnings.catch_warnings(action="ignore"):  # of what is imported
+        from sentence_transformers import SentenceTransformer
+
+    for family in families:
+        folder = family.parent / "encoders" / family.name
+        expected = read(family, "expected")["vectors"]
+        encoder = SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
+        assert_near(encoder.encode(TEXTS), expected)
+        if family.name in SOME:
+            encoder.save(f"{folder}-again")
+            again = SentenceTransformer(f"{folder}-again", trust_remote_code=True, device="cpu")
+            assert_near(again.encode(TEXTS), expected)
+
+
 def compile(families):  # noqa: A001
     import torch
 
@@ -166,7 +182,7 @@ def compile(families):  # noqa: A001
         assert_near(found, read(family, "expected")["logits"], 1e-5)
 
 
-CHECKS = (logits, plain, encoder, resave, classify, train, quantise, sentences, compile)
+CHECKS = (logits, plain, encoder, resave, classify, train, quantise, sentences, vectors, compile)
 
 
 def main() -> None:

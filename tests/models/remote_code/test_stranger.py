@@ -15,15 +15,28 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from auber.models import checkpoint
+from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
+from auber.models.pooling import Modules, Pooling, attach_modules
 from auber.models.surgery import remove
 from tests.models.conftest import PLAN
 from tests.tiny_models import MODEL_TYPES, random_batch, tiny_model, tiny_tokenizer
 
 BOTH = PruningPlan(PLAN, {0: range(40), 1: [47]})
 EVEN = PruningPlan(neurons={layer: range(layer, layer + 8) for layer in range(3)})
+TEXTS = ["the film is good", "bad"]
 SOME = ("bert", "mpnet")  # as in stranger.py, which must not be imported here
-QUICK = ("logits", "plain", "encoder", "resave", "classify", "train", "quantise", "sentences")
+QUICK = (
+    "logits",
+    "plain",
+    "encoder",
+    "resave",
+    "classify",
+    "train",
+    "quantise",
+    "sentences",
+    "vectors",
+)
 
 
 @torch.no_grad()
@@ -57,7 +70,22 @@ def save_models(folder, plan):
         batch = random_batch(model)
         save_file(batch, folder / "batches" / f"{model_type}.safetensors")
         expected = compute(model, batch, quantise=model_type in SOME)
+        expected["vectors"] = save_sentence_encoder(folder / "encoders" / model_type, plan)
         save_file(expected, folder / "expected" / f"{model_type}.safetensors")
+
+
+def save_sentence_encoder(folder, plan):
+    """Save a pruned sentence encoder, each family with another pooling; return some vectors."""
+    number = MODEL_TYPES.index(folder.name)
+    pooling = Pooling(("mean", "cls", "max")[number % 3], is_normalized=number % 2 == 0)
+    model = tiny_model(folder.name, kind="embeddings", pad_token_id=1)
+    attach_modules(model, Modules(pooling, {}))
+    remove(model, plan)
+    checkpoint.save(model, tiny_tokenizer(), folder)
+    inputs = tiny_tokenizer()(TEXTS, padding=True, return_tensors="pt")
+    if not encoder_of(model).has_token_types:
+        del inputs["token_type_ids"]
+    return pooling.pool(model(**inputs)[0], inputs["attention_mask"]).contiguous()
 
 
 @pytest.fixture(scope="module")

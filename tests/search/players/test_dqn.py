@@ -11,7 +11,7 @@ import torch
 
 from auber.config import Agent, make_config
 from auber.errors import ConfigError
-from auber.search.game import PruningGame
+from auber.search.game import PruningGame, Step
 from auber.search.players.dqn import (
     DQNAgent,
     Learner,
@@ -22,7 +22,7 @@ from auber.search.players.dqn import (
 )
 from auber.search.players.exhaustive import all_masks
 from auber.search.players.greedy import choose_layer
-from auber.search.players.replay import Batch, ReplayMemory
+from auber.search.players.replay import Batch, ReplayMemory, unpack
 from auber.search.toy import ToyLayer
 from auber.training.cuda_graphs import CudaGraphCapture
 from tests.recorders import Repeater
@@ -123,6 +123,42 @@ def test_illegal_actions_are_never_chosen(share):
     state = np.array([0.0, 0.5, 0.0, 0.5], dtype=np.float32)
     chosen = {agent.act(state, legal) for _ in range(200)}
     assert chosen == ({1} if share == 0 else {1, 3, 4})
+
+
+def test_exploration_falls_with_the_actions_taken():
+    state, legal = np.full(4, 0.25, dtype=np.float32), np.ones(5, dtype=np.bool_)
+    firsts = set()
+    for seed in range(20):
+        config = replace(SMALL, epsilon_end=0.0, epsilon_decay=1e-3)
+        agent = DQNAgent(4, config, seed=seed, layer=0)
+        set_values(agent.learner.policy, [9.0, 1.0, 8.0, 0.5, 0.0])
+        first, *others = (agent.act(state, legal) for _ in range(5))
+        assert set(others) == {0}
+        firsts.add(first)
+    assert len(firsts) > 1, "at first every action is random"
+
+
+def test_seeds_and_layers_have_their_own_draws():
+    state, legal = np.full(4, 0.25, dtype=np.float32), np.ones(5, dtype=np.bool_)
+
+    def draws(seed, layer):
+        """Return values of the initial weights, random actions and sampled transitions."""
+        agent = DQNAgent(4, replace(SMALL, epsilon_end=1.0), seed=seed, layer=layer)
+        values, actions = (
+            agent.q_values(state).tolist(),
+            [agent.act(state, legal) for _ in range(9)],
+        )
+        for number in range(40):
+            agent.remember(Step(state, 4, float(number), None, legal))
+        sampled = []
+        agent.learner.update = lambda rows: sampled.append(rows) or torch.zeros(())
+        agent.finish_episode()
+        return values, actions, unpack(torch.cat(sampled)).rewards.tolist()
+
+    first = draws(0, 0)
+    assert draws(0, 0) == first
+    for other in (draws(1, 0), draws(0, 1)):
+        assert all(one != another for one, another in zip(first, other, strict=True))
 
 
 # --- the Q-learning target -----------------------------------------------------------------------

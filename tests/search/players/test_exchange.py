@@ -13,7 +13,6 @@ from auber.models.surgery import masked
 from auber.search.blocks import Layout, make_slots
 from auber.search.players.exchange import Budget, exchange
 from auber.search.rankings.common import by_kind, present_units
-from auber.system.progress import Progress
 from auber.training.evaluation import evaluate_rows
 from tests.search.made import ranking_inputs, self_labelled, silence_heads
 from tests.tiny_models import tiny_model
@@ -103,23 +102,6 @@ def test_room_in_the_start_is_used():
     found = exchange(start, slots, COSTS, made.score_many, Budget(rewards=40), keep=0.5, seed=0)
     assert COSTS.share(start) < 0.3
     assert COSTS.share(found.plan) == pytest.approx(0.5)
-
-
-def test_progress_is_reported():
-    class Counter(Progress):
-        def __init__(self):
-            super().__init__()
-            self.counts, self.whole = [], 0
-
-        def begin(self, stage, total):
-            self.whole = total
-
-        def step(self, done, note=""):
-            self.counts.append(done)
-
-    counter = Counter()
-    search(Made(), Budget(rewards=20), progress=counter)
-    assert (counter.counts, counter.whole) == ([1, 9, 17, 20], 20)
 
 
 def test_what_cannot_be_searched_is_refused():

@@ -6,12 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 
+from auber.models.costs import UnitCosts
+from auber.models.surgery import gated
 from auber.search.rankings import gates
 from auber.search.rankings.gates import GateTraining, HardConcrete
+from auber.training.batches import RowCollator
 from auber.training.cuda_graphs import CudaGraphCapture
 from auber.training.devices import Hardware
 from tests.recorders import Repeater, refuse
-from tests.search.made import ranking_inputs, self_labelled
+from tests.search.made import random_rows, ranking_inputs, self_labelled
 from tests.small import small_config
 from tests.tiny_models import MODEL_TYPES, tiny_model
 
@@ -95,6 +98,51 @@ def test_the_loss_of_a_trial_is_the_mean_over_the_last_epoch(monkeypatch):
     trial = GateTraining(some_inputs()).train(0.01, ignore)
     assert [len(batch) for batch in losses] == [8, 8, 8, 5] * 3
     assert trial.loss == pytest.approx(torch.cat(losses[-4:]).mean().item(), rel=1e-5)
+
+
+def test_the_gradient_of_a_step_against_finite_differences_row_by_row():
+    """Gates of both kinds; the penalty counts each by its multiply-adds."""
+    model = tiny_model(num_labels=1)
+    rows = random_rows(model, 5)
+    config = small_config(size__keep=0.5, voita__batch_size=5, voita__epochs=1)
+    inputs = ranking_inputs(model, None, rows, config)
+    training, penalty = GateTraining(inputs), 0.3
+    spread = torch.linspace(-1, 1, training.num_gates)
+    with torch.no_grad():
+        training._location.copy_(spread)
+        training._penalty.fill_(penalty)
+    uniform = torch.rand(5, training.num_gates, generator=torch.Generator().manual_seed(0))
+    training._step({**RowCollator(rows)(range(5)), "uniform": uniform})
+    costs, double = UnitCosts.of(inputs.encoder, 24), model.double()
+    cost = {"heads": costs.head, "neurons": costs.neuron}
+    weights = [cost[kind] * len(block) for (kind, _), of in training.blocks.items() for block in of]
+
+    def loss(location):
+        """One row and one unit at a time."""
+        total = 0.0
+        for row in range(5):
+            drawn = DISTRIBUTIONS[0].draw(location, uniform[row].double()).tolist()
+            gates = {"heads": {}, "neurons": {}}
+            for (kind, layer), blocks in training.blocks.items():
+                value = {
+                    unit: gate for block in blocks for gate in [drawn.pop(0)] for unit in block
+                }
+                gates[kind][layer] = torch.tensor([value[unit] for unit in sorted(value)]).double()
+            inputs = {name: torch.tensor([values]) for name, values in rows[row].items()}
+            target = inputs.pop("labels").double()
+            with gated(double, **gates), torch.inference_mode():
+                total += float((double(**inputs).logits - target).square())
+        chances = DISTRIBUTIONS[0].open_probability(location).tolist()
+        mean = sum(weights) / len(weights)
+        is_open = sum(chance * weight for chance, weight in zip(chances, weights, strict=True))
+        return total / 5 + penalty * is_open / mean
+
+    step = 1e-4
+    for gate in [0, 5, 11, 12, 20, 40, training.num_gates - 1]:
+        moved = torch.zeros(training.num_gates, dtype=torch.float64)
+        moved[gate] = step
+        expected = (loss(spread.double() + moved) - loss(spread.double() - moved)) / (2 * step)
+        assert float(training._gradient[gate]) == pytest.approx(expected, rel=2e-3, abs=1e-5)
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)

@@ -8,12 +8,11 @@ import torch
 from auber.models.costs import UnitCosts
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.search.blocks import rank_by_norm
 from auber.search.rankings.gates import GateTraining, Trial
 from auber.search.rankings.voita import choose_plan, search_penalty
 from tests.search.made import ranking_inputs, self_labelled, silence_heads
 from tests.small import small_config
-from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, NEURONS, tiny_model
+from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, tiny_model
 
 
 def fake_training(closed_at):
@@ -107,12 +106,3 @@ def test_the_penalty_is_weighted_by_multiply_adds():
     assert training.measure_closed(trial) == pytest.approx(
         LAYERS * HEADS * costs.head / costs.total
     )
-
-
-def test_blocks_are_ranked_by_their_norm():
-    encoder = encoder_of(tiny_model())
-    blocks = rank_by_norm(encoder, 1, range(NEURONS))
-    norms = encoder.parts(1).contract.weight.norm(dim=0)
-    assert [len(block) for block in blocks] == [3] * 16
-    flat = [float(norms[neuron].detach()) for block in blocks for neuron in block]
-    assert flat == sorted(flat)

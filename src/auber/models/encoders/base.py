@@ -11,7 +11,8 @@ remains the unpruned one and `auber_intermediate_sizes` has the width of each la
 
 The pieces `embed`, `attentions`, `between` and `classify` describe what the model computes in eval
 mode around and inside its layers. With `parts` they are all that a search needs to reuse what a
-mask does not change. The classifier is that of the model's class, one of `task_types.TASK_TYPES`.
+mask does not change. The classifier is that of the model's class, one of `task_types.TASK_TYPES`;
+for an encoder without one it is the pooling that makes a vector of a row (`models.pooling`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
 from auber.errors import ModelError
 from auber.models.encoders.attention import Attention
 from auber.models.plan import PruningPlan, heads_to_json, kept_units, neurons_to_json
+from auber.models.pooling import pooling_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -39,7 +41,8 @@ REMOVED_HEADS = "auber_removed_heads"
 REMOVED_NEURONS = "auber_removed_neurons"
 INTERMEDIATE_SIZES = "auber_intermediate_sizes"
 
-Reads = Literal["first", "mean", "all"]  # a row's first token, the mean of its tokens, or each
+# A row's first token, the mean or the maximum of its tokens, or each of them.
+Reads = Literal["first", "mean", "max", "all"]
 
 
 @dataclass(frozen=True)
@@ -262,24 +265,36 @@ class Encoder(ABC):
 
     @property
     def task_type(self) -> TaskType:
-        """The task type of the model's classifier; `ModelError` if it has none."""
+        """The task type of the model's class; `ModelError` if its head is of none."""
         task_type = task_type_of_class(type(self.model).__name__)
         if task_type is None:
             endings = " or ".join(f"...{each.ending}" for each in TASK_TYPES.values())
             raise ModelError(
-                f"{type(self.model).__name__} has no classifier; "
-                f"fine-tune it first, or load it as {endings}"
+                f"{type(self.model).__name__} has a head of another kind; load it as {endings}"
             )
         return task_type
 
     @property
     def reads(self) -> Reads:
         """What the classifier reads."""
-        return "all" if self.task_type.reads_all else "first"
+        if self.task_type.name == "embeddings":
+            mode = pooling_of(self.model).mode
+            return "first" if mode == "cls" else mode
+        return "all" if self.task_type.reads_all else self._classifier_reads
 
     def classify(self, read: Tensor) -> Tensor:
-        """Return the logits (rows or tokens, num_labels) for what the classifier `reads`."""
+        """Return the logits (rows or tokens, num_labels) for what the classifier `reads`.
+
+        An encoder without a classifier returns the vectors of rows in float32.
+        """
+        if self.task_type.name == "embeddings":
+            return pooling_of(self.model).normalize(read.float())
         return self._classify_tokens(read) if self.reads == "all" else self._classify(read)
+
+    @property
+    def _classifier_reads(self) -> Reads:
+        """What the classifier of whole rows reads."""
+        return "first"
 
     def _classify(self, first: Tensor) -> Tensor:
         # Most classifiers select the first token themselves.

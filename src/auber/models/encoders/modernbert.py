@@ -54,10 +54,8 @@ class ModernBert(Encoder):
         return norm
 
     @property
-    def reads(self) -> Reads:
-        """What the classifier reads."""
-        pools_mean = self.model.config.classifier_pooling == "mean"
-        return "mean" if super().reads == "first" and pools_mean else super().reads
+    def _classifier_reads(self) -> Reads:
+        return "mean" if self.model.config.classifier_pooling == "mean" else "first"
 
     def _attention(self, kind: str, longest: int) -> Attention:
         weight = self.base.embeddings.tok_embeddings.weight

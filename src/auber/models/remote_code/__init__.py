@@ -27,11 +27,8 @@ def needs_code(config: PreTrainedConfig) -> bool:
 
 def auto_map(config: PreTrainedConfig) -> dict[str, str]:
     """Return the entries that lead the Auto classes of transformers to the modeling file."""
-    from transformers import MODEL_MAPPING
-
     classes = {each.auto_class: each.model_class(config) for each in TASK_TYPES.values()}
-    entries = {"AutoModel": MODEL_MAPPING[type(config)], **classes}
-    return {entry: f"{MODELING_FILE.stem}.{cls.__name__}" for entry, cls in entries.items()}
+    return {entry: f"{MODELING_FILE.stem}.{cls.__name__}" for entry, cls in classes.items()}
 
 
 def adopt(model: PreTrainedModel) -> None:

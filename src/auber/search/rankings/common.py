@@ -72,9 +72,9 @@ def row_losses(
     model: PreTrainedModel, kind: str, batch: dict[str, Tensor], targets: Targets
 ) -> Tensor:
     """Return the task's loss of each row of a batch: (rows,)."""
-    from auber.training.outputs import OUTPUTS
+    from auber.training.outputs import outputs_of
 
-    outputs = OUTPUTS[kind]
+    outputs = outputs_of(kind, model)
     return outputs.row_losses(outputs.logits(model(**batch)), targets, batch["attention_mask"])
 
 
@@ -88,12 +88,16 @@ def sum_gate_gradients(
     """Return the sums over rows of what is measured of the gates' gradients: (units,) each.
 
     Each unit's output is multiplied by a gate that stands at 1. Every row has its own gates, so one
-    backward pass over a batch gives the derivatives of all its rows' losses.
+    backward pass over a batch gives the derivatives of all its rows' losses. For numbers and
+    vectors that are the model's own answers, they are those of the outputs (the Gauss-Newton form).
     """
     import torch
 
     from auber.models.surgery import gated
+    from auber.training.outputs import outputs_of
 
+    outputs = outputs_of(inputs.rows.kind, inputs.model)
+    measured = outputs.row_sensitivities if inputs.is_answered else outputs.row_losses
     device, present = inputs.hardware.device, present_units(inputs)
     model = frozen_copy(inputs)
     sums = {site: torch.zeros(len(units), dtype=torch.float64) for site, units in present.items()}
@@ -106,8 +110,9 @@ def sum_gate_gradients(
             for site, units in present.items()
         }
         with gated(model, **by_kind(gates)):
-            loss = row_losses(model, inputs.rows.kind, batch, targets).sum()
-            gradients = torch.autograd.grad(loss, list(gates.values()))
+            logits = outputs.logits(model(**batch))
+            values = measured(logits, targets, batch["attention_mask"]).sum()
+            gradients = torch.autograd.grad(values, list(gates.values()))
         for site, gradient in zip(gates, gradients, strict=True):  # (rows, units)
             sums[site] += measure(gradient).sum(0).cpu()
         done += num_rows
