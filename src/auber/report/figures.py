@@ -32,10 +32,9 @@ from auber.run.records import TIME_PARTS
 
 COLOURS = (
     "#0b5fa5", "#b5482a", "#3a7d34", "#7a4fa3", "#8a6d00", "#4aa3df", "#d1638f", "#2f8f8f",
-    "#9ac04a", "#222222", "#777777",
+    "#9ac04a", "#e0a030", "#222222", "#777777",
 )  # fmt: skip
 TIMES = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
-_TIME_COLOURS = [COLOURS[place] for place in (4, 5, 6, 7, 0, 1, 8, 2, 3, 9, 10)]
 GAIN, LOSS, GREY, FAINT, INK = COLOURS[0], COLOURS[1], "#777777", "#e4e4e4", "#222222"
 
 _STYLE: Any = {
@@ -169,7 +168,8 @@ def draw_times(cells: RunsByTask) -> Figure:
         })
         for task, of_task in cells.items()
     }  # fmt: skip
-    return draw_bars(panels, dict(zip(TIMES.values(), _TIME_COLOURS, strict=True)), "seconds")
+    colours = dict(zip(TIMES.values(), itertools.cycle(COLOURS), strict=False))
+    return draw_bars(panels, colours, "seconds")
 
 
 def time_parts(record: RunRecord) -> dict[str, float]:
