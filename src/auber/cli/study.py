@@ -1,4 +1,4 @@
-"""`auber study`: do the missing runs of tasks x methods x seeds."""
+"""`auber study`: execute the missing runs of tasks x methods x seeds."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def own_seconds(section: Section, method: str) -> float | None:
 
 
 def no_answer(pairs: int, subject: str) -> str:
-    """Return that an answer lacks runs, and which."""
+    """Return the sentence that an answer needs more runs."""
     found = count(pairs, "pair") if pairs else "no pair"
     return (
         f"No answer yet: {found} of runs of {subject} and {CONTROL} with the same task and seed; "

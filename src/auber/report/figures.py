@@ -136,7 +136,7 @@ def add_legend(figure: Figure, *every: Axes) -> None:
 def draw_bars(
     panels: Mapping[str, pd.DataFrame], colours: Mapping[str, str], x_label: str
 ) -> Figure:
-    """Draw a bar for each column of each panel, stacked of the rows that `colours` has in order."""
+    """Draw a bar for each column of each panel, stacked from the rows that `colours` names."""
     used = [part for part in colours if any(bars.loc[part].any() for bars in panels.values())]
     with style():
         figure, drawn = _make_panels(panels, x_label)

@@ -62,7 +62,7 @@ def make_shades(values: Sequence[Sequence[float | None]], scale: str) -> list[li
 
 
 def map_heads(cells: Mapping[str, Mapping[str, Sequence[Run]]]) -> dict[str, list[HeadMap]]:
-    """Return maps of the heads by task: of several runs of a name how often each was removed."""
+    """Return maps of heads by task; for several runs of a name, how often each was removed."""
     found: dict[str, list[HeadMap]] = {}
     for task, of_task in cells.items():
         for name, runs in of_task.items():

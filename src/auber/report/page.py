@@ -107,7 +107,7 @@ def make_page(places: Sequence[str | Path], extras: Sequence[ResultsFile] = ()) 
 
 
 def make_run_page(runs: Sequence[Run], speed: Sequence[Grid] = ()) -> Page:
-    """Return everything about some runs side by side."""
+    """Return the page of some runs side by side."""
     names = [dict.fromkeys(each) for each in zip(*(run.record.key for run in runs), strict=True)]
     models, protocols, tasks, _, seeds, _ = (", ".join(map(str, each)) for each in names)
     subtitle = f"{models}; {tasks}; protocol {protocols}; seed {seeds}"
@@ -134,7 +134,7 @@ def make_run_page(runs: Sequence[Run], speed: Sequence[Grid] = ()) -> Page:
 
 
 def _make_study_page(places: Sequence[str | Path], speed: Sequence[Grid]) -> Page:
-    """Return everything about a study, or about runs that are read together."""
+    """Return the page of a study, or of runs that are read together."""
     sources, runs = read_sources(places)
     source = pool_runs(sources)
     report = analyse(source)

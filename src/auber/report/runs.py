@@ -100,7 +100,7 @@ def read_folder(folder: str | Path) -> RunSet:
 
 
 def pool_runs(sources: Sequence[RunSet]) -> RunSet:
-    """Put the runs of several sources together; raise `RunError` if they do not belong together."""
+    """Combine the runs of several sources; raise `RunError` if they do not belong together."""
     if len(sources) == 1:
         found = sources[0]
     else:

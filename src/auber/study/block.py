@@ -1,4 +1,4 @@
-"""Do the runs of one block, one after the other.
+"""Execute the runs of one block, one after the other.
 
 A failed run is recorded, and the block continues; runs that depend on it are skipped. Nothing is
 kept in memory between runs, so another process can continue a block at any point.
@@ -45,7 +45,7 @@ class BlockJob:
 
 
 def run_block(job: BlockJob, listener: Listener) -> None:
-    """Do the runs of a job; the caller has claimed the block."""
+    """Execute the runs of a job; the caller has claimed the block."""
     folder, block = job.folder, job.block
     task: TaskData | None = None
     for run in job.study.runs(block):

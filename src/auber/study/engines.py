@@ -1,4 +1,4 @@
-"""Do the blocks of a study in this process, or in several processes of this machine.
+"""Run the blocks of a study in this process, or in several processes of this machine.
 
 Engines read from the folder how runs end. A run that raises an error is not retried. A run that
 loses its worker (killed, out of memory) continues in another one; see `LostWorkers`.
@@ -68,7 +68,7 @@ class Engine:
 
 
 def run_local(jobs: Sequence[BlockJob], listener: Listener, engine: Engine) -> None:
-    """Do one block after the other in this process."""
+    """Run one block after the other in this process."""
     for job in jobs:
         with ExitStack() as claim:
             if claim_block(job, listener, claim):
@@ -76,7 +76,7 @@ def run_local(jobs: Sequence[BlockJob], listener: Listener, engine: Engine) -> N
 
 
 def run_processes(jobs: Sequence[BlockJob], listener: Listener, engine: Engine) -> None:
-    """Do some blocks at a time, each in a process of its own; they share a GPU."""
+    """Run several blocks at a time, each in a process of its own; they share a GPU."""
     watch, losses = FolderWatcher(jobs, listener), LostWorkers(engine.retries)
     waiting = deque(jobs)
     active: dict[SpawnProcess, tuple[BlockJob, ExitStack]] = {}
@@ -154,7 +154,7 @@ class LostWorkers:
         self._losses: dict[tuple[Block, str], tuple[tuple[int, int], int]] = {}
 
     def may_retry(self, job: BlockJob, reason: str) -> bool:
-        """Count a loss and record a failure if it was one too many; return whether work is left."""
+        """Count a lost worker, record a failure after too many; return whether work is left."""
         unsettled = job.unsettled()
         if not unsettled:
             return False
@@ -175,7 +175,7 @@ class LostWorkers:
 
 
 def run_block_quietly(job: BlockJob) -> None:
-    """Do a block in a worker, without the bars and advice of libraries."""
+    """Run a block in a worker, without progress bars and advice of libraries."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import transformers
 
@@ -195,7 +195,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _work(job: BlockJob) -> None:
-    """Do a block in a process that ends with its parent."""
+    """Run a block in a process that ends with its parent."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

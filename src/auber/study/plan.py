@@ -176,7 +176,7 @@ class Study(Record):
 
     @property
     def model_name(self) -> str:
-        """Return the model as it is recorded: of a folder its last part."""
+        """Return the model as it is recorded; for a folder, its last part."""
         # Path.exists raises where a name is longer than the system allows.
         return Path(self.model).resolve().name if os.path.exists(self.model) else self.model  # noqa: PTH110
 

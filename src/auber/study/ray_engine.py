@@ -1,4 +1,4 @@
-"""Do a study on Ray: each run is a Ray task, and results go through the shared folder.
+"""Run a study on Ray: each run is a Ray task, and results go through the shared folder.
 
 With `RAY_ADDRESS` the tasks go to that cluster, whose nodes need this package and the study's
 folder and data under the same paths. Without it, a cluster is started on this machine.
@@ -36,7 +36,7 @@ from auber.system import cluster
 
 
 def run_ray(jobs: Sequence[BlockJob], listener: Listener, engine: Engine) -> None:
-    """Do every run as a Ray task; the engine's `jobs` is the size of a cluster on this machine."""
+    """Run everything as Ray tasks; the engine's `jobs` is the size of a cluster on this machine."""
     with ExitStack() as claims, _connected(engine) as ray:
         ours = [job for job in jobs if claim_block(job, listener, claims)]
         _distribute(ray, ours, listener, engine)

@@ -1,4 +1,4 @@
-"""Do the missing runs of a study, in this process, in several or on Ray.
+"""Execute the missing runs of a study, in this process, in several or on Ray.
 
 All pending runs are checked before any of them begins, because a wrong name, folder or setting is
 an error of the user and not a failed run. The checks need the shape of the model and no weights.
@@ -44,7 +44,7 @@ def run_study(
     allow_upgrade: bool = False,
     command: str | None = None,
 ) -> list[Outcome]:
-    """Do the missing ones of some runs (default: all), and return the outcome of each.
+    """Execute those of the runs (default: all) that are missing; return all their outcomes.
 
     `track` names experiment trackers. Runs that other versions of the packages began are resumed
     only with `allow_upgrade`.
