@@ -260,10 +260,9 @@ def _span(numbers: Sequence[float], form: str) -> str:
 
 def _speed(file: ResultsFile) -> str:
     speed = _read_speed(file)
-    *tables, _ = make_tables(speed)  # without the single times
     text = ""
-    for number, (title, columns, rows) in enumerate(tables):
-        data = pd.DataFrame(rows, columns=columns, dtype=object)
+    for number, (title, rows) in enumerate([*make_tables(speed).items()][:2]):  # not single times
+        data = pd.DataFrame(rows, dtype=object)
         notes = () if number else tuple(describe(speed).splitlines())
         text += to_markdown(Table(SPEED, title, data, notes=notes), level=3) + "\n"
     return f"{text}{_figure(file, 'Speed')}Made by:\n\n    {speed.command}\n"

@@ -99,6 +99,6 @@ def command(
         screen.print_json(speed.to_json())
         return
     print(describe(speed))
-    for table in make_tables(speed):
+    for title, rows in make_tables(speed).items():
         print()
-        screen.print_table(table.columns, table.rows, title=table.title)
+        screen.print_table([*rows[0]], [[*row.values()] for row in rows], title=title)

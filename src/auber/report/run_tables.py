@@ -23,10 +23,7 @@ _ORIGINS = "Where the numbers come from"
 def read_speed(file: ResultsFile) -> list[Grid]:
     """Return the tables of a measurement of `auber speed`."""
     speed = parse(Speed, dict(file.content), file.name, "measure it again")
-    first, *others = (
-        Grid(table.title, pd.DataFrame(table.rows, columns=table.columns))
-        for table in make_tables(speed)
-    )
+    first, *others = (Grid(title, pd.DataFrame(rows)) for title, rows in make_tables(speed).items())
     return [first._replace(notes=describe(speed).splitlines()), *others]
 
 
