@@ -117,9 +117,9 @@ class StudyTask(Record):
             message = re.sub(rf"--({'|'.join(_FILE_KEYS)})\b", r"\1", str(error))
             raise TaskError(f"tasks.{name}: {message}") from error
         if self.rows not in (None, task.content_hash):
-            files = self.texts or f"{self.train} and {self.dev}"
+            place = self.texts or f"{self.train} and {self.dev}"
             raise TaskError(
-                f"tasks.{name}: the rows of {files} must have the digest {self.rows}, found "
+                f"tasks.{name}: the rows of {place} must have the digest {self.rows}, found "
                 f"{task.content_hash}; restore the files or remove rows"
             )
         return task
