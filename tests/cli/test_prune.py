@@ -162,7 +162,7 @@ def ranker(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranker")
     auber.save(*small_start(num_labels=1), folder / "model")
     texts = make_agreement(0, 200, 24).train.first
-    pairs = [f"the key {row // 5},{text},{row % 2}\n" for row, text in enumerate(texts)]
+    pairs = [f'the key {row // 5},"{text}",{row % 2}\n' for row, text in enumerate(texts)]
     (folder / "pairs.csv").write_text("query,passage,label\n" + "".join(pairs))
     return folder
 

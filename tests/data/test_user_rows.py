@@ -283,7 +283,9 @@ def test_bad_options_are_refused(options, message):
 
 
 def test_embeddings_have_no_label_column():
-    message = r"^kind embeddings: its labels are the unpruned model's vectors and no column of a file;"
+    message = (
+        r"^kind embeddings: its labels are the unpruned model's vectors and no column of a file;"
+    )
     for options in ({"kind": "embeddings"}, {"metric": "cosine"}):
         with pytest.raises(TaskError, match=message):
             make_task([{"text": "a", "label": 1}], **options)

@@ -278,7 +278,7 @@ def test_a_model_with_an_untrained_head(tmp_path):
     assert str(error.value) == (
         f"{tmp_path / 'model'}: has no trained head (BertForMaskedLM), so it has no answers to "
         "texts; give a model ...ForSequenceClassification, ...ForTokenClassification, "
-        "...ForQuestionAnswering, or rows with labels to tune it on"
+        "...ForQuestionAnswering, a sentence encoder, or rows with labels to tune it on"
     )
 
 

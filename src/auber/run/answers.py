@@ -72,10 +72,10 @@ def describe_task(texts: Texts, model: str | Path | PreTrainedModel) -> TaskData
         config, name, head = model.config, f"the live {type(model).__name__}", type(model).__name__
         task_type = task_type_of_class(head)
     if task_type is None:
-        endings = ", ".join(f"...{each.ending}" for each in TASK_TYPES.values())
+        *heads, _ = (f"...{each.ending}" for each in TASK_TYPES.values())
         raise ModelError(
             f"{name}: has no trained head ({head}), so it has no answers to texts; give a model "
-            f"{endings}, or rows with labels to tune it on"
+            f"{', '.join(heads)}, a sentence encoder, or rows with labels to tune it on"
         )
     if getattr(config, "problem_type", None) == "multi_label_classification":
         raise ModelError(
