@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from auber.metrics.statistics import FEWEST_PAIRS
-from auber.report.analysis import Row, Section
-from auber.report.caveats import OTHER_START
+from auber.report.analysis import OTHER_START, Row, Section
 from auber.report.layers import Run
 from auber.report.records import CONTROL, RunRecord, count
 from auber.run.summary import describe_agreement, describe_change
@@ -69,7 +68,7 @@ def find_interval(record: RunRecord) -> tuple[float, float] | None:
 
     It is that of Agresti and Coull, of a difference that of Agresti and Caffo: without pseudo-rows
     a perfect score would seem certain. The two models of a difference are treated as independent,
-    so it is rather too wide.
+    so it is conservative.
     """
     if record.metric != "accuracy" or not record.dev_rows:
         return None
@@ -154,7 +153,7 @@ def _compare(runs: Sequence[Run]) -> Iterator[Verdict]:
     first = runs[0].record
     if len({(run.record.data, run.record.metric) for run in runs}) > 1:
         headline = "These runs have different rows or metrics: their scores are not comparable."
-        points = ["Heads, searches and times are shown all the same."]
+        points = ["Heads, searches and times are still shown."]
     else:
         headline = "Single runs do not show a difference between methods or settings."
         points = [
@@ -202,7 +201,7 @@ def own_seconds(section: Section, method: str) -> float | None:
 
 
 def no_answer(pairs: int, subject: str) -> str:
-    """Return that an answer lacks runs, and which."""
+    """Return the sentence that an answer needs more runs."""
     found = count(pairs, "pair") if pairs else "no pair"
     return (
         f"No answer yet: {found} of runs of {subject} and {CONTROL} with the same task and seed; "

@@ -32,7 +32,7 @@ from auber.system.records import Count, Name, Number, Record, Whole, parse, read
 DATA = "GLUE"  # replaces the folder of the data in commands
 REMEDY = "make the run again"
 
-Key = tuple[str, str, str, str, int, int]  # model, protocol, task, method, seed, draw
+RunKey = tuple[str, str, str, str, int, int]  # model, protocol, task, method, seed, draw
 
 CONTROL = "original+tuning"  # the reference: the same tuning without pruning
 SUBJECT = "auber"  # the method that a report is about
@@ -163,7 +163,7 @@ class RunRecord(Record):
         return self
 
     @property
-    def key(self) -> Key:
+    def key(self) -> RunKey:
         """Identifies a run; two runs of a report must differ in it."""
         return (self.model, self.protocol, self.task, self.method, self.seed, self.draw)
 

@@ -23,10 +23,7 @@ _ORIGINS = "Where the numbers come from"
 def read_speed(file: ResultsFile) -> list[Grid]:
     """Return the tables of a measurement of `auber speed`."""
     speed = parse(Speed, dict(file.content), file.name, "measure it again")
-    first, *others = (
-        Grid(table.title, pd.DataFrame(table.rows, columns=table.columns))
-        for table in make_tables(speed)
-    )
+    first, *others = (Grid(title, pd.DataFrame(rows)) for title, rows in make_tables(speed).items())
     return [first._replace(notes=describe(speed).splitlines()), *others]
 
 
@@ -95,7 +92,12 @@ def list_layers(run: Run) -> Grid:
     rows = []
     for layer in run.layers:
         search = layer.search
-        scores = (layer.begun, layer.chosen, search.best_score if search else None, layer.missed)
+        scores = (
+            layer.start_score,
+            layer.chosen_score,
+            search.best_score if search else None,
+            layer.missed,
+        )
         points = ["" if score is None else f"{100 * score:.2f}" for score in scores]
         rows.append({
             "layer": str(layer.index),
