@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from auber.cli.list import format_value
 from auber.config import PRESETS, make_config, settings
 from auber.export.speed import Speed
 from auber.system.files import write_text
@@ -153,7 +154,7 @@ def make_settings() -> str:
         f"|---|{'---|' * len(PRESETS)}---|---|",
     ]
     for info in settings():
-        cells = [_value(values[name][info.key]) for name in PRESETS]
+        cells = [format_value(values[name][info.key]) for name in PRESETS]
         lines.append(f"| `{info.key}` | {' | '.join(cells)} | {info.allowed} | {info.doc} |")
     for title, part in (
         ("Changes for a task:", "per_task"),
@@ -165,16 +166,11 @@ def make_settings() -> str:
         lines += ["", title, ""]
         for name, preset in PRESETS.items():
             for case, changes in getattr(preset, part).items():
-                words = ", ".join(f"`{key} = {_value(value)}`" for key, value in changes.items())
+                words = ", ".join(
+                    f"`{key} = {format_value(value)}`" for key, value in changes.items()
+                )
                 lines.append(f"- `{name}`, {case}: {words}")
     return "\n".join(lines) + "\n"
-
-
-def _value(value: object) -> str:
-    """Return a value as it is typed."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    return value if isinstance(value, str) else str(value).lower()
 
 
 def write_encoders() -> None:

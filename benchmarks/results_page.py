@@ -17,14 +17,13 @@ import pandas as pd
 from auber.errors import RunError, unknown_name
 from auber.export.speed import RunSpeed, Speed, describe, make_tables
 from auber.metrics.statistics import FEWEST_PAIRS
-from auber.report.analysis import Row, Section, analyse
+from auber.report.analysis import OTHER_START, Row, Section, analyse
 from auber.report.answer import control_row, direction, gap_row, no_answer, own_seconds
-from auber.report.caveats import OTHER_START
 from auber.report.paper_tables import RULE
 from auber.report.records import CONTROL, SUBJECT, count, is_ablation, ordered
 from auber.report.results_file import KIND, ResultsFile, read_results_file, runs_of
 from auber.report.run_tables import SPEED
-from auber.report.runs import Source, pool
+from auber.report.runs import RunSet, pool_runs
 from auber.report.tables import Table, escape_markdown, markdown_lines, to_markdown
 from auber.system.files import write_text
 from auber.system.records import parse
@@ -77,8 +76,8 @@ def render_page(files: Sequence[str | Path]) -> str:
     return "\n".join(parts)
 
 
-def _of_runs(sources: Sequence[Source], speeds: Sequence[RunSpeed]) -> list[str]:
-    report = analyse(pool(sources))
+def _of_runs(sources: Sequence[RunSet], speeds: Sequence[RunSpeed]) -> list[str]:
+    report = analyse(pool_runs(sources))
     judged = [section for section in report.sections if _judged(section) is not None]
     judged.sort(key=lambda section: "default" not in section.presets)
     answer = [*_answer(judged), *_speeds(speeds), *(_matrix(judged) if judged else ())]
@@ -261,10 +260,9 @@ def _span(numbers: Sequence[float], form: str) -> str:
 
 def _speed(file: ResultsFile) -> str:
     speed = _read_speed(file)
-    *tables, _ = make_tables(speed)  # without the single times
     text = ""
-    for number, (title, columns, rows) in enumerate(tables):
-        data = pd.DataFrame(rows, columns=columns, dtype=object)
+    for number, (title, rows) in enumerate([*make_tables(speed).items()][:2]):  # not single times
+        data = pd.DataFrame(rows, dtype=object)
         notes = () if number else tuple(describe(speed).splitlines())
         text += to_markdown(Table(SPEED, title, data, notes=notes), level=3) + "\n"
     return f"{text}{_figure(file, 'Speed')}Made by:\n\n    {speed.command}\n"
@@ -278,7 +276,7 @@ def _figure(file: ResultsFile, alt: str) -> str:
     return "" if file.figure is None else f"![{alt}]({quote(file.figure.name)})\n"
 
 
-def _origins(sources: Sequence[Source]) -> str:
+def _origins(sources: Sequence[RunSet]) -> str:
     rows = []
     for source in sources:
         devices, commits = (
@@ -301,7 +299,7 @@ def _origins(sources: Sequence[Source]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _command(source: Source) -> str:
+def _command(source: RunSet) -> str:
     """Return the command of the whole study, without the part and the place that a call was for."""
     named: Counter[str] = Counter()
     for record in source.records:

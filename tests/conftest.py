@@ -80,7 +80,7 @@ def run_auber(monkeypatch, capsys):
 @pytest.fixture(scope="session")
 def starter():
     """Start processes with all imports done: `starter.Process(target=..., args=...)`."""
-    from benchmarks.soak.processes import make_starter
+    from benchmarks.soak.job import make_starter
 
     return make_starter()
 

@@ -1,7 +1,7 @@
 """Give many hostile inputs to all readers, and count the outcomes.
 
-An input that finds something is printed with its traceback and kept in a folder; the exit code is
-then 1. With --atheris one reader is fuzzed by coverage (`pip install atheris`), and the remaining
+An input with a finding is printed with its traceback and kept in a folder; the exit code is then
+1. With --atheris one reader is fuzzed by coverage (`pip install atheris`), and the remaining
 words go to atheris.
 
 Example: python -m benchmarks.fuzz --inputs 10000 --reader plan --reader ledger
@@ -43,7 +43,7 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--seconds", type=float, default=900.0, help="at most, over all readers")
     add("--seed", type=int, default=0)
     add("--out", type=Path, help="a .json file for the counts")
-    add("--kept", type=Path, default=Path(".cache/fuzz"), help="a folder for inputs that found")
+    add("--kept", type=Path, default=Path(".cache/fuzz"), help="a folder for inputs with findings")
     add("--atheris", nargs=argparse.REMAINDER, help="fuzz the one --reader by coverage")
     arguments = parser.parse_args(words)
     _be_quiet()

@@ -10,12 +10,12 @@ import contextlib
 import io
 import json
 import platform
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas
+from safetensors import safe_open
 
 import auber
 from auber.models import checkpoint
@@ -27,12 +27,13 @@ from auber.system.locks import FolderLock, drop_foreign_lock, read_holder
 from auber.system.records import read
 from benchmarks import tiny
 from benchmarks.common import ROOT
-from benchmarks.fuzz.trial import Reader
+from benchmarks.fuzz.trial import Content, Reader
 from benchmarks.regret.tables import read_tables
 from benchmarks.scorer.record import Bench
 
-Place = Callable[[Path], object]
 FIRST_EDITION = ROOT / "tests" / "fixtures" / "first-edition"
+_FINISHED, _INTERRUPTED = FIRST_EDITION / "finished", FIRST_EDITION / "interrupted"
+_MODEL, _RESULTS = tiny.GOLDEN / "model", ROOT / "results"
 
 STUDY = """model = "bert-base-cased"
 methods = ["auber", "random", "original"]
@@ -85,30 +86,6 @@ def run_command(*words: object) -> None:
             raise
 
 
-def _texts(files: dict[str, str]) -> Place:
-    """Return what writes text files."""
-
-    def write(folder: Path) -> None:
-        for name, text in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
-
-    return write
-
-
-def _copies(*sources: Path) -> Place:
-    """Return what copies files and folders."""
-
-    def copy(folder: Path) -> None:
-        for source in sources:
-            if source.is_dir():
-                shutil.copytree(source, folder / source.name)
-            else:
-                shutil.copy(source, folder / source.name)
-
-    return copy
-
-
 def _read_config(folder: Path) -> None:
     config = auber.make_config("paper", task="rte", file=folder / "settings.toml")
     again = folder / "again.toml"
@@ -132,20 +109,15 @@ def _read_ledger(folder: Path) -> None:
     assert len(Ledger(folder / "ledger.jsonl")) == len(ledger)
 
 
-def _rows_reader(name: str, suffix: str, text: str | bytes, **options: Any) -> Reader:
+def _rows_reader(name: str, suffix: str, content: Content, **options: Any) -> Reader:
     """Return a reader of training rows in a file of this kind."""
-
-    def prepare(folder: Path) -> None:
-        for split in ("train", "dev"):
-            data = text.encode() if isinstance(text, str) else text
-            (folder / f"{split}{suffix}").write_bytes(data)
+    train, dev = f"train{suffix}", f"dev{suffix}"
 
     def read_rows(folder: Path) -> None:
-        files = (folder / f"train{suffix}", folder / f"dev{suffix}")
-        auber.make_task(*files, **options).content_hash  # noqa: B018
+        auber.make_task(folder / train, folder / dev, **options).content_hash  # noqa: B018
 
-    dialect = "bytes" if isinstance(text, bytes) else None
-    return Reader(name, (f"train{suffix}",), prepare, read_rows, dialect=dialect)
+    dialect = "bytes" if isinstance(content, bytes) else None
+    return Reader(name, {train: content, dev: content}, read_rows, (train,), dialect=dialect)
 
 
 def _table(*labels: object) -> pandas.DataFrame:
@@ -164,92 +136,28 @@ def _read_glue(folder: Path) -> None:
         auber.load_task(name, data=folder).content_hash  # noqa: B018
 
 
-def _prune_words(folder: Path, run: str) -> list[object]:
-    return [
-        *("prune", "--model", folder / "encoder", "--train", folder / "train.csv"),
-        *("--dev", folder / "dev.csv", "--name", "words", "--config", folder / "settings.toml"),
-        *("--preset", "paper", "--out", folder / run, "--resume", "--allow-upgrade", "--quiet"),
-    ]
-
-
-def _run_with_rows(run: str) -> Place:
-    def copy(folder: Path) -> None:
-        shutil.copytree(tiny.GOLDEN / "model", folder / "encoder")
-        _copies(tiny.GOLDEN / "train.csv", tiny.GOLDEN / "dev.csv", FIRST_EDITION / run)(folder)
-        shutil.copy(folder / run / "config.toml", folder / "settings.toml")
-
-    return copy
-
-
-def _study_folder(folder: Path) -> None:
-    """Put the finished run into a study, beside one that failed."""
-    run = folder / "words" / "seen" / "seed-0" / "auber"
-    shutil.copytree(FIRST_EDITION / "finished", run)
-    failed = {"error": "RunError: no room", "skipped": False}
-    run.with_name("random.failed.json").write_text(json.dumps(failed), encoding="utf-8")
-    (folder / "study.toml").write_text(
-        'model = "encoder"\nmethods = ["auber", "random"]\nseeds = [0]\nprotocols = ["seen"]\n'
-        'preset = "paper"\n[tasks.words]\ntrain = "train.csv"\ndev = "dev.csv"\n',
-        encoding="utf-8",
-    )
-
-
-def _copy_shards(folder: Path) -> None:
-    """Write the golden model with an index of its weights."""
-    _copies(tiny.GOLDEN / "model")(folder)
-    weights, shard = folder / "model" / "model.safetensors", "model-00001-of-00001.safetensors"
-    from safetensors import safe_open
-
-    with safe_open(weights, "pt") as file:
-        index = {"metadata": {}, "weight_map": dict.fromkeys(file.keys(), shard)}
-    weights.rename(weights.with_name(shard))
-    (folder / "model" / "model.safetensors.index.json").write_text(json.dumps(index))
-
-
 def _take_lock(folder: Path) -> None:
     str(read_holder(folder))
     FolderLock(folder).release()
     drop_foreign_lock(folder)
 
 
-# The lock of a process that has ended.
-_LOCK = {"process": 2**31 - 1, "started": 1.5, "host": platform.node(), "since": 2.5}
+def _resume(run: str) -> Callable[[Path], None]:
+    return lambda folder: run_command(
+        *("prune", "--model", folder / "encoder", "--train", folder / "train.csv"),
+        *("--dev", folder / "dev.csv", "--name", "words", "--config", folder / "settings.toml"),
+        *("--preset", "paper", "--out", folder / run, "--resume", "--allow-upgrade", "--quiet"),
+    )
 
 
-def _report(*names: str) -> Place:
+def _report(*names: str) -> Callable[[Path], None]:
     return lambda folder: run_command(
         "report", *(folder / name for name in names), "--out", folder / "report"
     )
 
 
-def _watch(name: str) -> Place:
+def _watch(name: str) -> Callable[[Path], None]:
     return lambda folder: run_command("watch", folder / name, "--once")
-
-
-def _one_file(name: str, text: str, read_it: Place, **options: Any) -> Reader:
-    return Reader(Path(name).stem.strip("."), (name,), _texts({name: text}), read_it, **options)
-
-
-_AUBER_RESULT = "words/seen/seed-0/auber/result.json"
-_STUDY_FILES = ("study.toml", _AUBER_RESULT, "words/seen/seed-0/random.failed.json")
-_WATCHED = ("run.json", "progress.json", "events.jsonl", "scores.jsonl", "plan.json", "config.toml")
-_RESUMED = ("run.json", "scores.jsonl", "stages/first.json", "stages/layer-00.json")
-_RESULTS = ROOT / "results"
-
-
-def _inside(folder: str, *names: str) -> tuple[str, ...]:
-    return tuple(f"{folder}/{name}" for name in names)
-
-
-def _from_fixture(name: str, *targets: str, read: Place, share: float) -> Reader:
-    """Return a reader of files of the first edition; the first target names the fixture."""
-    fixture = FIRST_EDITION / Path(targets[0]).parts[0]
-    return Reader(name, targets, _copies(fixture), read, share=share)
-
-
-def _golden_model(name: str, *targets: str, read: Place, prepare: Place | None = None) -> Reader:
-    prepare = prepare or _copies(tiny.GOLDEN / "model")
-    return Reader(name, _inside("model", *targets), prepare, read, share=0.1)
 
 
 def _load(folder: Path) -> None:
@@ -260,27 +168,64 @@ def _load_start(folder: Path) -> None:
     checkpoint.load_classifier(folder / "model", num_labels=2)
 
 
-def _resume(run: str) -> Place:
-    return lambda folder: run_command(*_prune_words(folder, run))
+def _inside(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}" for name in names)
 
 
-def _report_beside(kind: str, name: str) -> Reader:
-    """Return a reader of a results file that is reported beside a run."""
-    prepare = _copies(FIRST_EDITION / "finished", _RESULTS / kind / name)
-    return Reader(f"report-{kind}", (name,), prepare, _report("finished", name), share=0.1)
+def _make_shards() -> dict[str, Content]:
+    """Return the golden model with an index of its weights."""
+    shard = "model-00001-of-00001.safetensors"
+    with safe_open(_MODEL / "model.safetensors", "pt") as file:
+        index = {"metadata": {}, "weight_map": dict.fromkeys(file.keys(), shard)}
+    names = ("config.json", "tokenizer.json", "tokenizer_config.json")
+    return {
+        **{f"model/{name}": _MODEL / name for name in names},
+        f"model/{shard}": _MODEL / "model.safetensors",
+        "model/model.safetensors.index.json": json.dumps(index),
+    }
 
 
-_GLUE_FILES = {
+def _words_run(name: str, run: Path) -> dict[str, Content]:
+    """Return a run with the model, the rows and the settings that it needs."""
+    return {
+        name: run,
+        "encoder": _MODEL,
+        "train.csv": tiny.GOLDEN / "train.csv",
+        "dev.csv": tiny.GOLDEN / "dev.csv",
+        "settings.toml": run / "config.toml",
+    }
+
+
+# The lock of a process that has ended.
+_LOCK = {"process": 2**31 - 1, "started": 1.5, "host": platform.node(), "since": 2.5}
+_GLUE_FILES: dict[str, Content] = {
     f"{name}/{split}.tsv": text for name, text in _GLUE.items() for split in ("train", "dev")
 }
-_READERS = (
-    _one_file("settings.toml", tiny.make_settings().to_toml(), _read_config),
-    _one_file("study.toml", STUDY, _read_study),
-    _one_file("plan.json", '{"0": [3, 5], "11": [0]}', lambda f: PruningPlan.read(f / "plan.json")),
-    _one_file(".lock", json.dumps(_LOCK), _take_lock, dialect="json"),
-    _one_file(
-        "ledger.jsonl", (FIRST_EDITION / "finished" / "scores.jsonl").read_text(), _read_ledger
+# The finished run in a study, beside one that failed.
+_STUDY: dict[str, Content] = {
+    "words/seen/seed-0/auber": _FINISHED,
+    "words/seen/seed-0/random.failed.json": '{"error": "RunError: no room", "skipped": false}',
+    "study.toml": (
+        'model = "encoder"\nmethods = ["auber", "random"]\nseeds = [0]\nprotocols = ["seen"]\n'
+        'preset = "paper"\n[tasks.words]\ntrain = "train.csv"\ndev = "dev.csv"\n'
     ),
+}
+_STUDY_FILES = (
+    "study.toml",
+    *_inside("words/seen/seed-0", "auber/result.json", "random.failed.json"),
+)
+_WATCHED = ("run.json", "progress.json", "events.jsonl", "scores.jsonl", "plan.json", "config.toml")
+_RESUMED = ("run.json", "scores.jsonl", "stages/first.json", "stages/layer-00.json")
+_BENCH, _SPEED = "h200-base-rte.json", "cpu-default.json"
+_PLAN = '{"0": [3, 5], "11": [0]}'
+_SETTINGS = tiny.make_settings().to_toml()
+
+_READERS = (
+    Reader("settings", {"settings.toml": _SETTINGS}, _read_config),
+    Reader("study", {"study.toml": STUDY}, _read_study),
+    Reader("plan", {"plan.json": _PLAN}, lambda folder: PruningPlan.read(folder / "plan.json")),
+    Reader("lock", {".lock": json.dumps(_LOCK)}, _take_lock, dialect="json"),
+    Reader("ledger", {"ledger.jsonl": _FINISHED / "scores.jsonl"}, _read_ledger),
     _rows_reader("csv", ".csv", _table().to_csv(index=False)),
     _rows_reader("tsv", ".tsv", _table().to_csv(index=False, sep="\t")),
     _rows_reader("jsonl", ".jsonl", _table().to_json(orient="records", lines=True)),
@@ -293,75 +238,95 @@ _READERS = (
     _rows_reader("parquet", ".parquet", _table().to_parquet()),
     _rows_reader("conll", ".conll", _CONLL, kind="tokens"),
     _rows_reader("squad", ".json", _squad(), kind="spans"),
-    Reader("glue", tuple(_GLUE_FILES), _texts(_GLUE_FILES), _read_glue),
+    Reader("glue", _GLUE_FILES, _read_glue),
     Reader(
         "tables",
-        ("tables.json",),
-        _copies(_RESULTS / "regret" / "tables.json"),
-        lambda f: read_tables([f / "tables.json"]),
+        {"tables.json": _RESULTS / "regret" / "tables.json"},
+        lambda folder: read_tables([folder / "tables.json"]),
         share=0.1,
     ),
-    Reader(
-        "scorer",
-        ("h200-base-rte.json",),
-        _copies(_RESULTS / "bench" / "h200-base-rte.json"),
-        lambda f: read(Bench, f / "h200-base-rte.json", ""),
-    ),
+    Reader("scorer", {_BENCH: _RESULTS / "bench" / _BENCH}, lambda f: read(Bench, f / _BENCH, "")),
     Reader(
         "resume",
-        _inside("interrupted", *_RESUMED),
-        _run_with_rows("interrupted"),
+        _words_run("interrupted", _INTERRUPTED),
         _resume("interrupted"),
+        _inside("interrupted", *_RESUMED),
         share=0.01,
     ),
     Reader(
         "complete",
-        _inside("finished", "result.json", "run.json"),
-        _run_with_rows("finished"),
+        _words_run("finished", _FINISHED),
         _resume("finished"),
+        _inside("finished", "result.json", "run.json"),
         share=0.1,
     ),
-    _from_fixture(
-        "watch", *_inside("interrupted", *_WATCHED), read=_watch("interrupted"), share=0.5
-    ),
-    _from_fixture(
-        "watch-ended",
-        *_inside("finished", "result.json", "plan.json"),
-        read=_watch("finished"),
+    Reader(
+        "watch",
+        {"interrupted": _INTERRUPTED},
+        _watch("interrupted"),
+        _inside("interrupted", *_WATCHED),
         share=0.5,
     ),
-    Reader("watch-study", _STUDY_FILES, _study_folder, _watch(""), share=0.5),
-    _from_fixture(
+    Reader(
+        "watch-ended",
+        {"finished": _FINISHED},
+        _watch("finished"),
+        _inside("finished", "result.json", "plan.json"),
+        share=0.5,
+    ),
+    Reader("watch-study", _STUDY, _watch(""), _STUDY_FILES, share=0.5),
+    Reader(
         "report",
-        *_inside("finished", "result.json", "stages/layer-00.json"),
-        read=_report("finished"),
+        {"finished": _FINISHED},
+        _report("finished"),
+        _inside("finished", "result.json", "stages/layer-00.json"),
         share=0.2,
     ),
-    Reader("report-study", _STUDY_FILES, _study_folder, _report(""), share=0.2),
-    _from_fixture("report-results", "results.json", read=_report("results.json"), share=0.2),
-    _report_beside("speed", "cpu-default.json"),
-    _from_fixture("model", "model/config.json", read=_load, share=0.15),
+    Reader("report-study", _STUDY, _report(""), _STUDY_FILES, share=0.2),
+    Reader(
+        "report-results",
+        {"results.json": FIRST_EDITION / "results.json"},
+        _report("results.json"),
+        share=0.2,
+    ),
+    Reader(
+        "report-speed",
+        {"finished": _FINISHED, _SPEED: _RESULTS / "speed" / _SPEED},
+        _report("finished", _SPEED),
+        (_SPEED,),
+        share=0.1,
+    ),
+    Reader("model", {"model": FIRST_EDITION / "model"}, _load, ("model/config.json",), share=0.15),
     Reader(
         "weights",
-        ("model/model.safetensors",),
-        _copies(FIRST_EDITION / "model"),
+        {"model": FIRST_EDITION / "model"},
         _load,
+        ("model/model.safetensors",),
         dialect="bytes",
         share=0.15,
     ),
-    _golden_model("start", "config.json", "model.safetensors", read=_load_start),
-    _golden_model("shards", "model.safetensors.index.json", read=_load_start, prepare=_copy_shards),
-    _golden_model(
+    Reader(
+        "start",
+        {"model": _MODEL},
+        _load_start,
+        _inside("model", "config.json", "model.safetensors"),
+        share=0.1,
+    ),
+    Reader(
+        "shards", _make_shards(), _load_start, ("model/model.safetensors.index.json",), share=0.1
+    ),
+    Reader(
         "tokenizer",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        read=lambda f: auber.load_tokenizer(f / "model"),
+        {"model": _MODEL},
+        lambda folder: auber.load_tokenizer(folder / "model"),
+        _inside("model", "tokenizer.json", "tokenizer_config.json"),
+        share=0.1,
     ),
     Reader(
         "import",
+        {"bert": ROOT / "tests" / "fixtures" / "v4" / "bert"},
+        lambda folder: run_command("import", folder / "bert", "--out", folder / "new"),
         ("bert/config.json",),
-        _copies(ROOT / "tests" / "fixtures" / "v4" / "bert"),
-        lambda f: run_command("import", f / "bert", "--out", f / "new"),
         share=0.1,
     ),
 )

@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,16 +35,33 @@ _CHANGES = {
 }  # fmt: skip
 
 
+Content = str | bytes | Path  # of a file, or the file or folder to copy
+
+
 @dataclass(frozen=True)
 class Reader:
-    """A reader of files: `prepare` writes valid ones, the `targets` among them are damaged."""
+    """A reader of valid `files`, by name in a folder; the `targets` among them are damaged."""
 
     name: str
-    targets: tuple[str, ...]
-    prepare: Callable[[Path], object]
+    files: Mapping[str, Content]
     read: Callable[[Path], object]
+    targets: tuple[str, ...] = ()  # by default all
     dialect: str | None = None  # None: by the suffix of the target
     share: float = 1.0  # of the inputs, beside other readers; less if an input takes long
+
+    def __post_init__(self) -> None:
+        if not self.targets:
+            object.__setattr__(self, "targets", tuple(self.files))
+
+    def write(self, folder: Path) -> None:
+        """Write the files."""
+        for name, content in self.files.items():
+            place = folder / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, Path):
+                (shutil.copytree if content.is_dir() else shutil.copy)(content, place)
+            else:
+                place.write_bytes(content.encode() if isinstance(content, str) else content)
 
     def dialect_of(self, target: str) -> str:
         """Return how a target is taken apart."""
@@ -75,7 +92,7 @@ class Trial:
         self.reader, self.folder = reader, folder
         self._original, self._work = folder / "original", folder / "work"
         self._original.mkdir(parents=True)
-        reader.prepare(self._original)
+        reader.write(self._original)
         self.examples = {name: (self._original / name).read_bytes() for name in reader.targets}
         self._restore()
         # The example must be taken; and modules are imported now, not while changes are watched.

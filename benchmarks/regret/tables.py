@@ -109,7 +109,7 @@ def read_tables(paths: Sequence[Path]) -> list[RunTables]:
         for table in run.layers:
             key = (run.model, run.task, run.metric, run.protocol, run.units, run.seed, table.layer)
             if key in seen:
-                raise RunError(f"{', '.join(map(str, key))} comes twice; name each run once")
+                raise RunError(f"{', '.join(map(str, key))} is there twice; name each run once")
             seen.add(key)
     return found
 

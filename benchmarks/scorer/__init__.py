@@ -1,5 +1,5 @@
 """The cost of a reward, a tuning step and a whole run, beside plain transformers, in one process.
 
 `subjects` makes models and rows, `floor` counts the arithmetic that no implementation can avoid,
-`rewards`, `training` and `growth` measure, `record` is the result, `tables` shows results.
+`rewards` and `training` measure, `record` is the result, `tables` shows results.
 """

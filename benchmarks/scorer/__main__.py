@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from auber.config import Config, make_config, parse_assignment
 from auber.run import provenance
@@ -25,9 +26,8 @@ from auber.system.progress import Progress
 from auber.training.devices import resolve_hardware
 from benchmarks.common import StageLines, command_line, make_parser, run_program, show
 from benchmarks.scorer.floor import measure_matrix_rate
-from benchmarks.scorer.growth import measure_growth
 from benchmarks.scorer.record import Bench, DeviceRecord, SubjectRecord
-from benchmarks.scorer.rewards import Limits, compare_rewards
+from benchmarks.scorer.rewards import Limits, compare_rewards, measure_growth
 from benchmarks.scorer.subjects import (
     LEAST_ROWS,
     ROWS,
@@ -51,9 +51,9 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--rows", choices=ROWS, default="rte", help="the task whose lengths the rows have")
     add("--count", type=_whole(LEAST_ROWS), help="reward rows instead of the task's number")
     add("--layers", type=lambda text: [int(each) for each in text.split(",")], help="such as 0,5")
-    add("--repeats", type=_whole(1), default=limits.repeats, help="timed rewards of way and layer")
+    add("--repeats", type=_whole(1), default=limits.repeats, help="timed rewards for each layer")
     add("--seconds", type=float, default=limits.seconds, help="no further repeat after this")
-    add("--steps", type=_whole(1), default=100, help="tuning steps each way, about")
+    add("--steps", type=_whole(1), default=100, help="approximate number of tuning steps")
     add("--parts", nargs="+", choices=PARTS, default=PARTS[:3], help="what to measure")
     add("--preset", default="paper")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting")
@@ -98,16 +98,15 @@ def run_benchmark(arguments: argparse.Namespace, config: Config, progress: Progr
         subject = make_subject(SIZES[arguments.size], shape, count, config, hardware)
     layers = _check_layers(arguments.layers, subject.encoder.num_layers)
     matrix_size, flops = measure_matrix_rate(hardware)
-    rewards = tuning = run = growth = None
-    if "rewards" in parts:
-        rewards = compare_rewards(subject, layers, flops, limits, progress)
-    if "tuning" in parts:
-        tuning = compare_tunings(subject, arguments.steps, progress)
-    if "run" in parts:
-        run = measure_run(subject, arguments.preset, progress)
-    if "growth" in parts:
-        size = SIZES[arguments.size]
-        growth = measure_growth(size, shape, count, config, hardware, flops, limits, progress)
+    measure: dict[str, Callable[[], Any]] = {
+        "rewards": lambda: compare_rewards(subject, layers, flops, limits, progress),
+        "tuning": lambda: compare_tunings(subject, arguments.steps, progress),
+        "run": lambda: measure_run(subject, arguments.preset, progress),
+        "growth": lambda: measure_growth(
+            SIZES[arguments.size], shape, count, config, hardware, flops, limits, progress
+        ),
+    }
+    measured = {part: measure[part]() for part in parts}
     return Bench(
         command=command_line("scorer"),
         subject=_describe_subject(subject),
@@ -119,10 +118,10 @@ def run_benchmark(arguments: argparse.Namespace, config: Config, progress: Progr
             teraflops=flops / 1e12,
             load=load,
         ),
-        rewards=rewards,
-        tuning=tuning,
-        search=run,
-        growth=growth,
+        rewards=measured.get("rewards"),
+        tuning=measured.get("tuning"),
+        search=measured.get("run"),
+        growth=measured.get("growth"),
         seconds=time.perf_counter() - started,
         provenance=provenance.describe(hardware),
     )

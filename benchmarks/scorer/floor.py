@@ -31,7 +31,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """The sizes of a model and the lengths of its rows."""
 
     hidden_size: int
@@ -42,7 +42,7 @@ class Work:
     neurons: int  # of each layer; `intermediate_size` without a gate
 
     @classmethod
-    def of(cls, encoder: Encoder, lengths: Sequence[int]) -> Work:
+    def of(cls, encoder: Encoder, lengths: Sequence[int]) -> Workload:
         """Return the work of a model with rows of these lengths."""
         layers = [encoder.parts(layer) for layer in range(encoder.num_layers)]
         inside = {

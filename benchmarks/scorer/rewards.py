@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, islice
 from statistics import fmean, median
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from auber.config import Config
 from auber.data.encoding import EncodedRows, pad_batch
 from auber.metrics.task_metrics import get_metric
 from auber.models.plan import PruningPlan
@@ -28,9 +29,17 @@ from auber.scoring import LayerScorer, PlanScorer
 from auber.scoring.scorer import PackedScorer
 from auber.system import seeds
 from auber.system.progress import Progress
-from benchmarks.scorer.floor import Work, time_each, timed
-from benchmarks.scorer.record import AgreementRecord, PlainRecord, RewardsRecord, ScorerRecord
-from benchmarks.scorer.subjects import Subject
+from auber.training.devices import Hardware
+from benchmarks.scorer.floor import Workload, time_each, timed
+from benchmarks.scorer.record import (
+    AgreementRecord,
+    GrowthPoint,
+    GrowthSeries,
+    PlainRecord,
+    RewardsRecord,
+    ScorerRecord,
+)
+from benchmarks.scorer.subjects import LEAST_ROWS, RowShape, Size, Subject, make_subject
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -40,7 +49,7 @@ _SORTED_BATCH = {"cuda": 256}  # elsewhere the plain batch
 _WARM_UP_SECONDS = 2.0
 
 Answer = tuple[float, Tensor]  # the metric, and the logits (rows, labels), longest row first
-Place = tuple[str, int | None]  # a kind of mask, and the layer; None for the whole model
+Target = tuple[str, int | None]  # a kind of mask, and the layer; None for the whole model
 
 
 @dataclass(frozen=True)
@@ -104,10 +113,10 @@ def compare_rewards(
     progress: Progress,
 ) -> RewardsRecord:
     """Time the three ways and compare their answers."""
-    work = Work.of(subject.encoder, subject.rows.lengths)
-    places: list[Place] = [(kind, layer) for kind in ("heads", "neurons") for layer in layers]
-    places.append(("plans", None))
-    progress.plan(2 + len(places))
+    work = Workload.of(subject.encoder, subject.rows.lengths)
+    targets: list[Target] = [(kind, layer) for kind in ("heads", "neurons") for layer in layers]
+    targets.append(("plans", None))
+    progress.plan(2 + len(targets))
     checked = _spread_masks(subject, layers, limits.repeats)
     plans = [plan for _, plan in checked]
     plain, expected = _time_plain(subject, plans, 1, limits, progress, is_sorted=False)
@@ -116,11 +125,11 @@ def compare_rewards(
     plans = list(islice(cycle(plans[:least]), limits.repeats))
     plain_sorted, found = _time_plain(subject, plans, least, limits, progress, is_sorted=True)
     records, answers = [], []  # an answer is beside the expected one
-    for place in places:
-        kind, layer = place
+    for target in targets:
+        kind, layer = target
         where = "whole model" if layer is None else f"layer {layer}"
         progress.begin(f"{kind}, {where}: rewards", limits.repeats)
-        scorer, record = time_scorer(subject, place, limits)
+        scorer, record = time_scorer(subject, target, limits)
         if layer is None:
             record = record.model_copy(update={"kept": _kept(subject, limits.repeats)})
         else:
@@ -128,7 +137,7 @@ def compare_rewards(
             record = record.model_copy(update={"floor_milliseconds": floor})
         records.append(record)
         for (at, plan), answer in zip(checked, expected, strict=False):
-            if at == place:
+            if at == target:
                 answers.append((answer, (scorer.score(plan), scorer.logits(plan))))
         del scorer  # frees its memory for the next layer
         progress.end()
@@ -143,8 +152,8 @@ def compare_rewards(
 
 def _spread_masks(
     subject: Subject, layers: Sequence[int], count: int
-) -> list[tuple[Place, PruningPlan]]:
-    """Return places with a mask each, of all kinds, spread over all layers from the lowest.
+) -> list[tuple[Target, PruningPlan]]:
+    """Return targets with a mask each, of all kinds, spread over all layers from the lowest.
 
     A single pass then checks the layer with most layers above it.
     """
@@ -152,14 +161,14 @@ def _spread_masks(
     found = []
     for number in range(count):
         kind = ("heads", "neurons", "plans")[number % 3]
-        place = kind, None if kind == "plans" else layers[round(number * step)]
-        found.append((place, random_plans(subject, place, count)[number]))
+        target = kind, None if kind == "plans" else layers[round(number * step)]
+        found.append((target, random_plans(subject, target, count)[number]))
     return found
 
 
-def random_plans(subject: Subject, place: Place, count: int) -> list[PruningPlan]:
+def random_plans(subject: Subject, target: Target, count: int) -> list[PruningPlan]:
     """Return masks of a kind as a search meets them: any number of units, but one stays."""
-    kind, layer = place
+    kind, layer = target
     encoder = subject.encoder
     random = seeds.generator(subject.config.seed, f"bench masks/{kind}", layer)
 
@@ -185,11 +194,11 @@ def _kept(subject: Subject, count: int) -> float:
 
 
 def time_scorer(
-    subject: Subject, place: Place, limits: Limits
+    subject: Subject, target: Target, limits: Limits
 ) -> tuple[PackedScorer, ScorerRecord]:
     """Return a scorer and the times of its rewards."""
-    device, (kind, layer) = subject.hardware.device, place
-    plans = random_plans(subject, place, limits.repeats)
+    device, (kind, layer) = subject.hardware.device, target
+    plans = random_plans(subject, target, limits.repeats)
 
     def prepare() -> PackedScorer:
         given = subject.rows, subject.task.metric, subject.hardware
@@ -268,4 +277,52 @@ def _compare(pairs: Sequence[tuple[Answer, Answer]]) -> AgreementRecord:
         predictions=sum(len(one) for one, _ in logits),
         largest_metric_difference=max(metric),
         mean_metric_difference=fmean(metric),
+    )
+
+
+def measure_growth(
+    size: Size,
+    shape: RowShape,
+    count: int | None,
+    config: Config,
+    hardware: Hardware,
+    flops_per_second: float,
+    limits: Limits,
+    progress: Progress,
+) -> tuple[GrowthSeries, ...]:
+    """Return how the cost of a reward of layer 0, the most expensive one, grows with three sizes.
+
+    Each series changes one size and holds the others. Heads are counted at one hidden size, which
+    is cut into more and narrower heads, because a wider model multiplies larger matrices.
+    """
+    rows, layers, heads = count or shape.count, size.num_layers, size.num_heads
+    half = max(1, layers // 2)
+    row_counts = {max(LEAST_ROWS, number) for number in (rows // 4, rows // 2, rows, 2 * rows)}
+    layer_counts = {max(2, half), layers, layers + half, 2 * layers}
+    head_counts = {
+        number
+        for number in (heads // 2, heads, 2 * heads, 4 * heads)
+        if number and size.hidden_size % number == 0
+    }
+    variants = {
+        "rows": [(number, size, number) for number in row_counts],
+        "layers": [(number, replace(size, num_layers=number), rows) for number in layer_counts],
+        "heads": [(number, replace(size, num_heads=number), rows) for number in head_counts],
+    }
+
+    def measure(axis: str, number: int, variant: Size, row_count: int) -> GrowthPoint:
+        progress.begin(f"growth: {number} {axis}", limits.repeats)
+        subject = make_subject(variant, shape, row_count, config, hardware)
+        _, record = time_scorer(subject, ("heads", 0), limits)
+        flops = Workload.of(subject.encoder, subject.rows.lengths).count_flops(0)
+        progress.end()
+        floor = 1000 * flops / flops_per_second
+        return GrowthPoint(size=number, milliseconds=record.milliseconds, floor_milliseconds=floor)
+
+    return tuple(
+        GrowthSeries(
+            axis=axis,
+            points=tuple(measure(axis, *each) for each in sorted(some, key=lambda each: each[0])),
+        )
+        for axis, some in variants.items()
     )

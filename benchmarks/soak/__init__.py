@@ -1,5 +1,4 @@
 """Faults and load: drills that break runs and pile up work, as functions of a scale.
 
-`processes` starts processes quickly, `job` is what they do, `faults` breaks it, `load` piles up
-work.
+`job` is the work that `faults` breaks, `load` piles up work, `record` is the result.
 """

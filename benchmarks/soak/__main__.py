@@ -1,6 +1,6 @@
-"""Do all drills at full length, about twenty minutes of two cores; mounting small disks needs root.
+"""Run all drills at full length: about twenty minutes on two cores. Mounting disks needs root.
 
-The figures are written after each drill. If one fails, the reason is printed, and the others go on.
+The results are written after each drill. If one fails, the reason is printed, and the others go on.
 
 Example: python -m benchmarks.soak --out results/soak.json --only kill_runs
 """
@@ -28,21 +28,21 @@ from auber.training.devices import resolve_hardware
 from benchmarks.common import command_line, make_parser, run_program
 from benchmarks.soak import faults, load
 from benchmarks.soak.job import Job
-from benchmarks.soak.record import Figure, Soak
+from benchmarks.soak.record import DrillResult, Soak
 
 _LOOK_EVERY = 0.2  # seconds
 
 Drill = Callable[..., dict[str, Any]]
 
-# The name of each drill's figure, the drill, and how often it does its thing.
-ON_LOAD: dict[str, tuple[Drill, int]] = {
+# By the name of its result: each drill and its number of repetitions.
+LOAD_DRILLS: dict[str, tuple[Drill, int]] = {
     "ledger": (load.open_ledger, 100_000),
     "csv": (load.read_rows, 1_000_000),
     "readers": (load.feed_readers, 102_000),
     "ray study": (partial(load.study_on_ray, kill_every=3.0), 201),
     "local study": (load.study_here, 999),
 }
-ON_JOB: dict[str, tuple[Drill, int]] = {
+JOB_DRILLS: dict[str, tuple[Drill, int]] = {
     "kills": (faults.kill_runs, 50),
     "stops": (faults.stop_runs, 10),
     "full disks": (faults.fill_disks, 5),
@@ -57,12 +57,12 @@ ON_JOB: dict[str, tuple[Drill, int]] = {
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Do the drills."""
+    """Run the drills."""
     parser = make_parser("soak", __doc__)
-    names = [*ON_LOAD, *ON_JOB]
-    parser.add_argument("--out", type=Path, required=True, help="a .json file for the figures")
-    parser.add_argument("--only", nargs="+", choices=names, help="these; other figures stay")
-    parser.add_argument("--times", type=int, help="how often each drill does its thing")
+    names = [*LOAD_DRILLS, *JOB_DRILLS]
+    parser.add_argument("--out", type=Path, required=True, help="a .json file for the results")
+    parser.add_argument("--only", nargs="+", choices=names, help="these; other results stay")
+    parser.add_argument("--times", type=int, help="repetitions of each drill")
     arguments = parser.parse_args(words)
     wanted, failures = arguments.only or names, 0
     # Before anything is written, because the file is part of the checkout.
@@ -74,28 +74,28 @@ def main(words: Sequence[str] | None = None) -> None:
             folder.mkdir()
             try:
                 subject: Any = folder
-                if name in ON_JOB:
+                if name in JOB_DRILLS:
                     subject = job = job or Job(folder, is_quick=False)
-                drill, times = (ON_LOAD | ON_JOB)[name]
-                figure = measure(name, drill, subject, arguments.times or times, origin)
+                drill, times = (LOAD_DRILLS | JOB_DRILLS)[name]
+                result = measure(name, drill, subject, arguments.times or times, origin)
             except Exception:
                 failures += 1
                 print(f"{name} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
                 continue
-            write_figure(arguments.out, figure, origin)
-            print(f"{name}: {figure.count} in {figure.seconds} s, {figure.details}", flush=True)
+            write_result(arguments.out, result, origin)
+            print(f"{name}: {result.count} in {result.seconds} s, {result.details}", flush=True)
     if failures:
         sys.exit(f"{failures} drills failed")
 
 
 def measure(
     name: str, drill: Drill, subject: Path | Job, times: int, origin: dict[str, Any]
-) -> Figure:
-    """Do a drill and return its figure."""
+) -> DrillResult:
+    """Run a drill and return its result."""
     started = time.perf_counter()
     with _peak_memory() as peak:
         details = drill(subject, times)
-    return Figure(
+    return DrillResult(
         name=name,
         count=times,
         seconds=round(time.perf_counter() - started, 1),
@@ -106,13 +106,13 @@ def measure(
     )
 
 
-def write_figure(path: Path, figure: Figure, origin: dict[str, Any]) -> None:
-    """Store a figure, beside those of other drills."""
-    drills = read(Soak, path, "do all drills again").drills if path.exists() else {}
+def write_result(path: Path, result: DrillResult, origin: dict[str, Any]) -> None:
+    """Store a result, beside those of other drills."""
+    drills = read(Soak, path, "run all drills again").drills if path.exists() else {}
     soak = Soak(
         versions=origin["versions"],
         device=origin["device"],
-        drills={**drills, figure.name: figure},
+        drills={**drills, result.name: result},
     )
     write_json(path, soak.to_json(), follow=True)
 

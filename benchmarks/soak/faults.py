@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -126,9 +126,7 @@ def start_twice(job: Job, times: int) -> Details:
 def tear_lines(job: Job, times: int) -> Details:
     """Cut the last line of ledger and events anywhere, as a power failure may."""
     cuts = random.Random(0)
-    for _ in range(times):
-        out = job.new_folder()
-        job.kill_when(_has_scores, out)
+    for out in _killed(job, _has_scores, times):
         for name in ("scores.jsonl", "events.jsonl"):
             path = run_of(out) / name
             length = len(path.read_bytes().splitlines()[-1])
@@ -142,10 +140,8 @@ def tear_lines(job: Job, times: int) -> Details:
 def flip_bits(job: Job, times: int) -> Details:
     """Flip a bit of the weights that a run resumes from: it is refused, and its advice helps."""
     bits = random.Random(0)
-    for _ in range(times):
-        out = job.new_folder()
+    for out in _killed(job, _has_layer, times):
         stages = run_of(out) / "stages"
-        job.kill_when(lambda _, folder=stages: (folder / "layer-00.json").exists(), out)  # type: ignore[misc]
         records = sorted(stages.glob("layer-*.json"))
         stage = [each.with_suffix("") for each in records if each.with_suffix("").is_dir()][-1]
         weights = stage / "model.safetensors"
@@ -171,9 +167,7 @@ def forge_scores(job: Job, times: int) -> Details:
     for line in known:
         score = json.loads(line)
         forged.append(json.dumps({**score, "key": score["key"][::-1], "score": 1.0}))
-    for _ in range(times):
-        out = job.new_folder()
-        job.kill_when(_has_scores, out)
+    for out in _killed(job, _has_scores, times):
         ledger = run_of(out) / "scores.jsonl"
         with ledger.open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in forged)
@@ -185,9 +179,7 @@ def forge_scores(job: Job, times: int) -> Details:
 
 def change_versions(job: Job, times: int) -> Details:
     """Resume a run of another torch: it is refused, and recorded where it is allowed."""
-    for _ in range(times):
-        out = job.new_folder()
-        job.kill_when(_is_tuned, out)
+    for out in _killed(job, _is_tuned, times):
         record = run_of(out) / "run.json"
         facts = json.loads(record.read_text(encoding="utf-8"))
         now, facts["versions"]["torch"] = facts["versions"]["torch"], "2.0.0"
@@ -216,6 +208,14 @@ def _folders(job: Job, phases: Counter[str], wanted: int) -> Iterator[Path]:
     assert phases.total() == wanted, f"only {phases.total()} jobs were broken by their signals"
 
 
+def _killed(job: Job, moment: Callable[[Path], bool], times: int) -> Iterator[Path]:
+    """Yield folders of jobs whose pruning was killed at a moment."""
+    for _ in range(times):
+        out = job.new_folder()
+        job.kill_when(moment, out)
+        yield out
+
+
 def _signal(
     job: Job, commands: list[list[str]], out: Path, sent: signal.Signals, moment: float
 ) -> str | None:
@@ -239,6 +239,10 @@ def _signal(
 def _has_scores(out: Path) -> bool:
     scores = run_of(out) / "scores.jsonl"
     return scores.exists() and scores.read_bytes().count(b"\n") >= 3
+
+
+def _has_layer(out: Path) -> bool:
+    return (run_of(out) / "stages" / "layer-00.json").exists()
 
 
 def _is_tuned(out: Path) -> bool:

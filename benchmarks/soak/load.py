@@ -203,8 +203,9 @@ def _check_reported(folder: Path, study: subprocess.Popen[str], runs: int) -> No
     assert study.wait() == 0, errors[-2000:]
     printed = (folder / "study.json").read_text(encoding="utf-8")
     found = json.loads(printed[printed.index('{\n  "folder"') :])["runs"]  # Ray prints before it
-    told = Counter((run["task"], run["protocol"], run["seed"], run["run"]) for run in found)
-    assert len(told) == told.total() == runs, f"{told.total()} reports of {len(told)} runs"
+    reported = Counter((run["task"], run["protocol"], run["seed"], run["run"]) for run in found)
+    assert set(reported.values()) == {1}, "some runs are reported more than once"
+    assert len(reported) == runs, f"{len(reported)} of {runs} runs are reported"
     failed = [run for run in found if run["state"] != "complete"]
     assert not failed, f"{len(failed)} runs have no result, the first of them {failed[0]}"
 
@@ -220,7 +221,7 @@ def _is_working(process: psutil.Process) -> bool:
     except psutil.Error:
         return False
     # By the name of the task: Ray names its own agents alike, and the node dies with them.
-    return name.startswith("ray::do_block")
+    return name.startswith("ray::run_block")
 
 
 def _megabytes(path: Path) -> float:

@@ -29,7 +29,7 @@ TITLES = {
 }
 
 
-class Figure(Record):
+class DrillResult(Record):
     """One drill: how often, how long, and the most memory of all its processes together."""
 
     name: Name
@@ -46,7 +46,7 @@ class Soak(Record):
 
     versions: dict[str, str]
     device: Name
-    drills: dict[str, Figure]
+    drills: dict[str, DrillResult]
 
 
 def make_table(soak: Soak) -> pandas.DataFrame:

@@ -22,8 +22,7 @@ ENDLESS = "0x" + "f" * 5000  # Python reads it and does not write it
 
 def planted(read, tmp_path):
     """A trial of a reader of `a.json`."""
-    prepare = lambda folder: (folder / "a.json").write_text("{}")  # noqa: E731
-    return Trial(Reader("planted", ("a.json",), prepare, read), tmp_path / "trial")
+    return Trial(Reader("planted", {"a.json": "{}"}, read), tmp_path / "trial")
 
 
 def content(folder):

@@ -12,7 +12,7 @@ from auber.models.surgery import remove
 from auber.system.records import read
 from benchmarks.common import ROOT
 from benchmarks.scorer import __main__ as scorer
-from benchmarks.scorer.floor import Work
+from benchmarks.scorer.floor import Workload
 from benchmarks.scorer.record import Bench
 from benchmarks.scorer.rewards import PlainScorer
 from benchmarks.scorer.tables import make_tables
@@ -28,7 +28,7 @@ QUICK = [
 
 def test_the_floor_is_counted_by_hand():
     # 3 layers of 2, 1 and 4 heads of width 5; rows of 2 and 3 tokens
-    work = Work(20, 7, (10, 5, 20), 11, (2, 3), 7)
+    work = Workload(20, 7, (10, 5, 20), 11, (2, 3), 7)
     finish = [tokens * 20 * (width + 14) for tokens, width in ((5, 10), (5, 5), (2, 20))]
     whole = 3 * 20 * 5 * 5 + 2 * 5 * (4 + 9) + finish[1]
     last = 2 * 20 * 20 * 5 + 20 * 20 * 2 + 2 * 20 * 5 + finish[2]

@@ -22,7 +22,7 @@ def test_killed_jobs_end_like_an_unbroken_one(job):
 
 
 @pytest.mark.parametrize(
-    "drill", [drill for drill, _ in soak.ON_JOB.values()][1:], ids=lambda drill: drill.__name__
+    "drill", [drill for drill, _ in soak.JOB_DRILLS.values()][1:], ids=lambda drill: drill.__name__
 )
 def test_faults(drill, job):
     if drill in DISKS and not faults.can_mount():

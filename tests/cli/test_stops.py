@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from auber.cli import main, stops
+from auber.cli import describe_stop, main
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ def test_how_to_continue_a_stopped_command(words, message):
     import shlex
 
     words = shlex.split(words)
-    assert stops.describe_stop(words[0], words) == f"stopped{message}"
+    assert describe_stop(words[0], words) == f"stopped{message}"
 
 
 def test_a_stopped_group_continues_as_a_group(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    message = stops.describe_stop("prune", ["prune", "--out", "a"])
+    message = describe_stop("prune", ["prune", "--out", "a"])
     command = "torchrun --nproc-per-node 2 -m auber prune --out a --resume"
     assert message == f"stopped; continue with: {command}"
 

@@ -9,7 +9,7 @@ import torch
 from auber.errors import ConfigError
 from auber.export import measure, onnx
 from auber.export.measure import Runtime, choose_runtimes, count_multiply_adds
-from auber.export.speed import Request
+from auber.export.speed import SpeedRequest
 from auber.export.subjects import read_subjects
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
@@ -44,7 +44,7 @@ def test_multiply_adds_are_those_of_the_layers_the_pooler_and_the_classifier(att
 
 
 def choose(**changes):
-    runtimes, left_out = choose_runtimes(Request(runs=("x",), threads=1, **changes))
+    runtimes, left_out = choose_runtimes(SpeedRequest(runs=("x",), threads=1, **changes))
     return [runtime.setting for runtime in runtimes], left_out
 
 
@@ -61,7 +61,7 @@ def test_requested_runtimes_are_chosen(monkeypatch):
 def test_all_runtimes_compute_what_the_models_compute(tmp_path):
     models = build(tmp_path / "mine", {0: [1, 2]}, num_hidden_layers=1)
     found = []
-    for runtime in choose_runtimes(Request(runs=("x",), threads=1, device="cpu"))[0]:
+    for runtime in choose_runtimes(SpeedRequest(runs=("x",), threads=1, device="cpu"))[0]:
         calls = runtime.prepare(models, runtime.hardware, tmp_path)
         found.append([call().logits for call in calls(2, 9)])
     (unpruned, pruned), (*exact, int8_unpruned, int8_pruned) = found
@@ -82,7 +82,7 @@ def test_a_captured_call_is_replayed(monkeypatch, tmp_path):
 
     monkeypatch.setattr(measure, "CudaGraphCapture", lambda device: recorder)
     models = build(tmp_path / "mine")
-    (plain,), _ = choose_runtimes(Request(runs=("x",), threads=1, device="cpu", onnx=False))
+    (plain,), _ = choose_runtimes(SpeedRequest(runs=("x",), threads=1, device="cpu", onnx=False))
     expected, found = (
         [call().logits for call in prepare(models, plain.hardware, tmp_path)(2, 9)]
         for prepare in (plain.prepare, measure._prepare_cuda_graph)
@@ -94,7 +94,7 @@ def test_a_captured_call_is_replayed(monkeypatch, tmp_path):
 @pytest.mark.gpu
 def test_a_gpu_computes_in_the_precision_of_a_run(tmp_path):
     models = build(tmp_path / "mine")
-    runtimes, _ = choose_runtimes(Request(runs=("x",), device="cuda"))
+    runtimes, _ = choose_runtimes(SpeedRequest(runs=("x",), device="cuda"))
     assert [runtime.name for runtime in runtimes] == ["torch", "torch CUDA graph"]
     computed = []
     for runtime in runtimes:

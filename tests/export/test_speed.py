@@ -54,8 +54,10 @@ def test_tables_have_a_row_per_run_per_variant_and_per_time():
     speed = make_speed()
     (run,) = speed.runs
     fewer = run.model_copy(update={"name": "wnli auber seed 0", "timings": run.timings[:1]})
-    sizes, ratios, times = make_tables(speed.model_copy(update={"runs": (run, fewer)}))
-    assert dict(zip(sizes.columns, sizes.rows[0], strict=True)) == {
+    tables = make_tables(speed.model_copy(update={"runs": (run, fewer)}))
+    assert [*tables][1] == "Times as fast as the unpruned model on cpu (95 % interval)"
+    sizes, ratios, times = tables.values()
+    assert sizes[0] == {
         "run": "rte auber seed 0",
         "heads removed": "40 of 144",
         "neurons removed": "3,000 of 36,864",
@@ -63,16 +65,15 @@ def test_tables_have_a_row_per_run_per_variant_and_per_time():
         "parameters": "101 M of 109.5 M (92.3 %)",
         "file size": "404 MB of 437.9 MB; int8 101.5 MB of 110 MB",
     }
-    assert ratios.title == "Times as fast as the unpruned model on cpu (95 % interval)"
-    assert dict(zip(ratios.columns, ratios.rows[0], strict=True)) == {
+    assert ratios[0] == {
         "run": "rte auber seed 0",
         "model": "pruned",
         "torch, cpu, float32, batch 1": "2.00 (2.00 to 2.00)",
         "torch, cpu, float32, batch 32": "0.80 (0.80 to 0.80)",
     }
-    assert ratios.rows[1] == ["wnli auber seed 0", "pruned", "2.00 (2.00 to 2.00)", ""]
-    assert len(times.rows) == 6
-    assert [row[1:] for row in times.rows[2:4]] == [
+    assert [*ratios[1].values()] == ["wnli auber seed 0", "pruned", "2.00 (2.00 to 2.00)", ""]
+    assert len(times) == 6
+    assert [[*row.values()][1:] for row in times[2:4]] == [
         ["torch, cpu, float32, batch 32", "unpruned", "40 (40 to 40)", "800.0", "6"],
         ["torch, cpu, float32, batch 32", "pruned", "50 (50 to 50)", "640.0", "6"],
     ]

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from auber.report.results_file import read_place
-from auber.report.runs import Source, pool
+from auber.report.runs import RunSet, pool_runs
 from auber.study.plan import make_study
 
 SIZES = {"mrpc": (3668, 408), "rte": (2490, 277), "wnli": (635, 71), "agreement": (600, 400)}
 MAJORITY = {"mrpc": 0.6838, "rte": 0.5271, "wnli": 0.5634, "agreement": 0.5}
 
 
-def collect(*places: Path) -> Source:
-    return pool([read_place(place) for place in places])
+def collect(*places: Path) -> RunSet:
+    return pool_runs([read_place(place) for place in places])
 
 
 def make_result(task: str, method: str, seed: int, dev: float, **changes: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from auber.report.figures import (
 from auber.report.head_maps import make_shades
 from auber.report.layers import read_sources
 from auber.report.records import group
-from auber.report.runs import pool
+from auber.report.runs import pool_runs
 from tests.report.made_runs import HOSTILE
 from tests.report.results import write_study
 
@@ -40,7 +40,7 @@ def texts(figure):
 def scores(folder):
     write_study(folder, SCORES)
     sources, runs = read_sources([folder])
-    (section,) = analyse(pool(sources)).sections
+    (section,) = analyse(pool_runs(sources)).sections
     by_task = group(runs, lambda run: run.record.task)
     cells = {
         task: group(of_task, lambda run: run.record.method) for task, of_task in by_task.items()

@@ -20,7 +20,7 @@ def test_a_searched_run(tmp_path):
     heads = [(0, head) for head in range(HEADS)]
     assert [run.states[head] for head in heads] == expected["state"]
     assert [run.values[head] for head in heads] == expected["q_values"][:-1]
-    assert (layer.begun, layer.chosen, search.best_score) == (0.70, 0.71, 0.72)
+    assert (layer.start_score, layer.chosen_score, search.best_score) == (0.70, 0.71, 0.72)
     assert layer.missed == pytest.approx(0.01)
     assert layer.gains == [(1, 0.0), (4, pytest.approx(1.0)), (9, pytest.approx(2.0))]
     assert (run.layers[0].tuning_steps, run.layers[1].tuning_steps) == (9, 0)

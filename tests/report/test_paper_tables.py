@@ -3,8 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from auber.report.analysis import analyse
-from auber.report.paper_tables import all_tables
-from auber.report.published import published
+from auber.report.paper_tables import all_tables, published
 from auber.report.tables import to_csv
 from tests.report.results import collect, make_result, write_plan, write_run, write_study
 

@@ -7,7 +7,7 @@ import re
 import pandas as pd
 import pytest
 
-from auber.report.tables import Grid, Part, Table, to_csv, to_latex, to_markdown
+from auber.report.tables import Grid, SectionNotes, Table, to_csv, to_latex, to_markdown
 
 NASTY = "=SUM(A1)|<b>_x_*[y](z)&#%$^~\\{}`"
 LONG = "a sentence of more than forty characters, 95 % of it"
@@ -29,7 +29,7 @@ TABLE = Table(
     DATA,
     hidden=("p",),
     brief=("name", "dev"),
-    parts={("m_1", "seen"): Part("incomplete", ("a note",))},
+    parts={("m_1", "seen"): SectionNotes("incomplete", ("a note",))},
     notes=("for all",),
 )
 EMPTY = Table("t", "Title", pd.DataFrame(columns=["name"]), empty="Nothing here.")

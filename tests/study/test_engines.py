@@ -6,7 +6,7 @@ import pytest
 
 from auber.errors import ConfigError
 from auber.study.block import BlockJob
-from auber.study.engines import Losses, Place, Watch
+from auber.study.engines import Engine, FolderWatcher, LostWorkers
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block
 from auber.study.runner import run_study
@@ -29,7 +29,7 @@ def test_a_stopped_study_releases_its_claims(model, tmp_path, monkeypatch):
     monkeypatch.setattr("auber.study.engines.wait", stop_in_the_search)
     monkeypatch.setattr("auber.study.engines._LEAVE_WITHIN", 60.0)
     with pytest.raises(KeyboardInterrupt):
-        run_study(study, folder, Notes(), place=Place("processes"))
+        run_study(study, folder, Notes(), engine=Engine("processes"))
     assert not (folder.block_path(BLOCK) / ".claim").exists()
     assert not lock.exists()
     assert folder.failure(BLOCK, "auber") is None
@@ -41,7 +41,7 @@ def test_several_processes_and_one_killed_give_the_results_of_one(unbroken, tmp_
     study, whole, _ = unbroken
     folder, notes = StudyFolder(tmp_path / "study"), Notes()
     with WorkerKiller(folder, BLOCK) as killer:
-        outcomes = run_study(study, folder, notes, place=Place("processes", jobs=2))
+        outcomes = run_study(study, folder, notes, engine=Engine("processes", jobs=2))
     assert killer.killed == 1
     assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
     assert results_of(study, folder.path) == results_of(study, whole)
@@ -59,7 +59,7 @@ FURTHER = (
 def test_a_run_is_given_up_when_it_gets_no_further(tmp_path):
     folder, notes = StudyFolder(tmp_path), Notes()
     job = BlockJob(tiny_study(), folder, BLOCK, ("start", "auber"), None)
-    losses, watch = Losses(retries=1), Watch([job], notes)
+    losses, watch = LostWorkers(retries=1), FolderWatcher([job], notes)
     assert losses.may_retry(job, "lost")
     assert losses.may_retry(job, "lost"), "the other run is left"
     assert folder.failure(BLOCK, "start").error == f"lost, 2 {FURTHER}"
@@ -87,7 +87,7 @@ def test_threads_must_be_pinned(model, tmp_path, engine):
     study = tiny_study(model, settings={**QUICK, "threads": 0})
     message = f"engine {engine}: threads must be set, so .*, found 0; write threads = 1 under"
     with pytest.raises(ConfigError, match=message):
-        run_study(study, StudyFolder(tmp_path / "study"), Notes(), place=Place(engine))
+        run_study(study, StudyFolder(tmp_path / "study"), Notes(), engine=Engine(engine))
 
 
 @pytest.mark.parametrize(
@@ -100,4 +100,4 @@ def test_threads_must_be_pinned(model, tmp_path, engine):
 )
 def test_a_place_that_cannot_be(engine, jobs, message):
     with pytest.raises(ConfigError, match=f"^{message}"):
-        Place(engine, jobs=jobs)
+        Engine(engine, jobs=jobs)

@@ -12,7 +12,7 @@ import pytest
 from auber.errors import RunError
 from auber.run.records import ResultRecord
 from auber.study import folder as study_folder
-from auber.study.folder import State, StudyFolder
+from auber.study.folder import Clock, State, StudyFolder
 from auber.study.plan import Block, StudyRun, read_study, select_runs
 from auber.system import records
 from auber.system.locks import HeldError, held
@@ -132,16 +132,12 @@ def test_a_failure_is_recorded_beside_the_runs(tmp_path):
     assert folder.state(BLOCK, "auber") is State.FAILED
     assert folder.state(BLOCK, "random-0") is State.SKIPPED
     assert json.loads((block / "auber.failed.json").read_text()) == {
-        "task": "agreement",
-        "protocol": "seen",
-        "seed": 0,
-        "run": "auber",
         "error": "ValueError: no good",
         "skipped": False,
     }
     assert "raise ValueError" in (block / "auber.failed.txt").read_text()
     assert folder.failure(BLOCK, "random-0").error == "no auber"
-    folder.forget_failure(BLOCK, AUBER)
+    folder.clear_failure(BLOCK, AUBER)
     assert folder.state(BLOCK, "auber") is State.MISSING
     assert [path.name for path in block.iterdir()] == ["random-0.failed.json"]
 
@@ -165,10 +161,10 @@ def test_weights_go_when_no_run_needs_them(tmp_path, asked):
     names = ("start", "auber", "original")
     for name in names:
         make_run(folder, name, complete=name != "original")
-    folder.drop_weights(BLOCK)
+    folder.delete_weights(BLOCK)
     assert [folder.has_weights(BLOCK, name) for name in names] == [True, False, True]
     (folder.run_path(BLOCK, "original") / "result.json").write_text("{}")
-    folder.drop_weights(BLOCK)
+    folder.delete_weights(BLOCK)
     assert not any(folder.has_weights(BLOCK, name) for name in names)
 
 
@@ -241,7 +237,7 @@ def test_a_file_that_another_process_deletes_meanwhile_is_none(tmp_path, monkeyp
         if cls is ResultRecord:
             folder.prepare(BLOCK, START)
         else:
-            folder.forget_failure(BLOCK, AUBER)
+            folder.clear_failure(BLOCK, AUBER)
         return read(cls, path, remedy)
 
     monkeypatch.setattr(records, "read", delete_and_read)
@@ -265,7 +261,7 @@ def test_a_kill_while_deleting_leaves_no_half_of_anything(tmp_path, monkeypatch)
         folder.prepare(BLOCK, START)
     assert folder.state(BLOCK, "start") is State.MISSING
     with pytest.raises(KeyboardInterrupt):
-        folder.drop_weights(BLOCK)
+        folder.delete_weights(BLOCK)
     assert folder.state(BLOCK, "original") is State.COMPLETE
     assert not folder.has_weights(BLOCK, "original"), "half of a model is none"
     assert not any((path / "run.json").exists() for path in folder.block_path(BLOCK).glob(".*"))
@@ -273,3 +269,22 @@ def test_a_kill_while_deleting_leaves_no_half_of_anything(tmp_path, monkeypatch)
     make_run(folder, "start", complete=True)
     folder.prepare(BLOCK, START)
     assert [path.name for path in folder.block_path(BLOCK).iterdir()] == ["original"]
+
+
+def run_of(method: str | None) -> StudyRun:
+    return StudyRun(method or "start", method, from_start=method is not None, is_matched=False)
+
+
+def test_a_run_is_expected_to_take_as_long_as_its_kind():
+    clock = Clock()
+    clock.add("rte", "auber", 10)
+    clock.add("rte", "auber", 20)
+    clock.add("cola", "auber", 60)
+    assert clock.expect("rte", "auber") == 15
+    assert clock.expect("mrpc", "auber") == 30, "its method on any task"
+    assert clock.expect("rte", None) is None
+    open_runs = [(Block("rte", "seen", 1), run_of(name)) for name in ("auber", None)]
+    assert clock.estimate(open_runs) == (15, 1)
+    assert clock.guess(open_runs) == 15 + 30
+    assert clock.guess([]) is None
+    assert Clock().guess(open_runs) is None

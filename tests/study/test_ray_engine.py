@@ -7,7 +7,7 @@ import time
 import pytest
 
 from auber.errors import ConfigError
-from auber.study.engines import Place
+from auber.study.engines import Engine
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block
 from auber.study.runner import run_study
@@ -22,7 +22,7 @@ def test_two_workers_and_one_killed_give_the_results_of_one_process(ray, unbroke
     study, whole, _ = unbroken
     folder, notes = StudyFolder(tmp_path / "study"), Notes()
     with WorkerKiller(folder, BLOCK) as killer:
-        outcomes = run_study(study, folder, notes, place=Place("ray", jobs=2))
+        outcomes = run_study(study, folder, notes, engine=Engine("ray", jobs=2))
     assert killer.killed == 1
     assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
     assert results_of(study, folder.path) == results_of(study, whole)
@@ -51,7 +51,7 @@ def test_a_node_that_is_lost_for_good_is_a_failure(ray, model, tmp_path, monkeyp
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
     try:
         thread.start()
-        run_study(study, folder, Notes(), place=Place("ray", patience=3))
+        run_study(study, folder, Notes(), engine=Engine("ray", patience=3))
     finally:
         thread.join()
         cluster.shutdown()
@@ -63,10 +63,10 @@ def test_a_node_that_is_lost_for_good_is_a_failure(ray, model, tmp_path, monkeyp
 
 @pytest.mark.slow
 def test_a_request_that_this_machine_cannot_meet(ray, model, tmp_path):
-    place = Place("ray", num_gpus=99)
+    engine = Engine("ray", num_gpus=99)
     message = "engine ray: a run asks for .*'GPU': 99.*, this machine has . GPUs; ask for less or"
     with pytest.raises(ConfigError, match=f"^{message}"):
-        run_study(tiny_study(model), StudyFolder(tmp_path / "study"), Notes(), place=place)
+        run_study(tiny_study(model), StudyFolder(tmp_path / "study"), Notes(), engine=engine)
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_a_wrong_cluster(ray, model, tmp_path, monkeypatch, address, jobs, messa
     monkeypatch.setenv("RAY_ADDRESS", address)
     study, folder = tiny_study(model), StudyFolder(tmp_path / "study")
     with pytest.raises(ConfigError, match=f"^engine ray: {message}"):
-        run_study(study, folder, Notes(), place=Place("ray", jobs=jobs))
+        run_study(study, folder, Notes(), engine=Engine("ray", jobs=jobs))
 
 
 def test_without_ray_the_error_names_what_to_install(model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     message = r"^engine ray needs Ray, which is not installed; pip install 'auber\[ray\]'$"
     with pytest.raises(ConfigError, match=message):
-        run_study(tiny_study(model), StudyFolder(tmp_path / "study"), Notes(), place=Place("ray"))
+        run_study(tiny_study(model), StudyFolder(tmp_path / "study"), Notes(), engine=Engine("ray"))

@@ -2,15 +2,25 @@
 
 Heavy imports are inside the commands, so `--help` is instant. An error of the user, or of the disk,
 is one line on stderr and exit code 2. Any other exception is a bug and shows its traceback.
+
+Ctrl-C and SIGTERM raise an exception in the main thread, so files are closed and locks released.
+The exit code is 128 plus the number of the signal, as in a shell; a line says how to continue.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import shlex
+import signal
 import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from auber.cli import (
     demo,
@@ -24,16 +34,59 @@ from auber.cli import (
     prune,
     report,
     speed,
-    stops,
     study,
     watch,
 )
-from auber.errors import AuberError
-from auber.system.distributed import is_main_process
+from auber.errors import AuberError, ConfigError
+from auber.system.distributed import is_main_process, launch_words
 from auber.system.files import is_refusal
 
+_WITH_RESUME = ("demo", "finetune", "prune")  # continue with --resume; a study without
+_UsageError: Any = typer.BadParameter.__base__  # typer may bring its own copy of click
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, raised like Ctrl-C."""
+
+
+class Commands(TyperGroup):
+    """The commands of the program, each of which can be stopped."""
+
+    def invoke(self, ctx: Any) -> Any:  # the class of the context depends on the version of typer
+        """Run a command; if it is stopped, print how to continue."""
+        can_handle = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGTERM, _terminate) if can_handle else None
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            print(f"auber: {describe_stop(ctx.invoked_subcommand, sys.argv[1:])}", file=sys.stderr)
+            number = signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT
+            raise typer.Exit(128 + number) from None
+        except _UsageError as error:
+            place = " ".join(filter(None, ("auber", ctx.invoked_subcommand)))
+            message = error.format_message().rstrip(".")
+            raise ConfigError(f"{message}; see '{place} --help'") from None
+        finally:
+            if can_handle:
+                signal.signal(signal.SIGTERM, before)
+
+
+def describe_stop(command: str | None, words: Sequence[str]) -> str:
+    """Return the message for a stopped command; `words` is its command line."""
+    has_folder = any(word == "--out" or word.startswith("--out=") for word in words)
+    if command not in (*_WITH_RESUME, "study") or not has_folder:
+        return "stopped"
+    if command in _WITH_RESUME and "--resume" not in words:
+        words = [*words, "--resume"]
+    return f"stopped; continue with: {shlex.join([*launch_words(), 'auber', *words])}"
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated
+
+
 app = typer.Typer(
-    cls=stops.Commands,
+    cls=Commands,
     name="auber",
     help="Make a fine-tuned encoder smaller and faster: prune attention heads and neurons.",
     epilog="Start with 'auber demo'; it downloads nothing.",

@@ -37,6 +37,7 @@ def command(
     those of the model or of --train; metric, type and maximum length are those of the run)
     """
     from auber import api
+    from auber.data import TASKS
     from auber.run.files import find_run, read_result_record, read_row_settings
 
     options.require_model(folder, on_disk=True)
@@ -44,7 +45,11 @@ def command(
     run = find_run(folder)
     record = None if run is None else read_result_record(run)
     if rows.task is None and rows.train is None and rows.dev is None:
-        raise TaskError(f"{folder}: which rows to score it on must be named{_advise_rows(record)}")
+        of_run = f" (the run is of task '{record.task}')" if record else ""
+        advice = "--task TASK, or --dev FILE --text COLUMN --label COLUMN"
+        if record and record.task in TASKS:
+            advice = f"--task {record.task}"
+        raise TaskError(f"{folder}: which rows to score it on must be named{of_run}; add {advice}")
     with screen.listening(quiet=quiet) as progress:
         if rows.task is None:
             rows = _complete_rows(rows, folder, record)
@@ -96,17 +101,6 @@ def _read_dev(rows: options.Rows, folder: str, split: str) -> TaskData:
     return check_rows(
         read_task(name, rows.dev, rows.dev, rows.kind, text, rows.label, names, rows.metric)
     )
-
-
-def _advise_rows(record: ResultRecord | None) -> str:
-    """Return the advice on which rows to name, with the task of the run if it is known."""
-    from auber.data import TASKS
-
-    own = "--task TASK, or --dev FILE --text COLUMN --label COLUMN"
-    if record is None:
-        return f"; add {own}"
-    advice = f"--task {record.task}" if record.task in TASKS else own
-    return f" (the run is of task '{record.task}'); add {advice}"
 
 
 def _read_config(folder: str) -> PreTrainedConfig:

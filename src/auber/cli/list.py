@@ -64,7 +64,7 @@ def _list_settings() -> Rows:
     return [
         [
             info.key,
-            *(_format_value(values[name][info.key]) for name in PRESETS),
+            *(format_value(values[name][info.key]) for name in PRESETS),
             info.allowed,
             info.doc,
         ]
@@ -160,7 +160,7 @@ def _print_settings(columns: list[str], rows: list[list[str]]) -> None:
     print(screen.wrap(precedence))
 
 
-def _format_value(value: Value) -> str:
+def format_value(value: Value) -> str:
     """Return a value as it is typed on the command line."""
     if isinstance(value, float):
         return f"{value:g}"

@@ -70,9 +70,9 @@ def command(
 
     Example: auber speed runs/mrpc runs/rte --batch 1,16 --out speed.json
     """
-    from auber.export.speed import Request, parse_batches
+    from auber.export.speed import SpeedRequest, parse_batches
 
-    request = Request(
+    request = SpeedRequest(
         runs=tuple(runs),
         model=model,
         only=tuple(only or ()),
@@ -99,6 +99,6 @@ def command(
         screen.print_json(speed.to_json())
         return
     print(describe(speed))
-    for table in make_tables(speed):
+    for title, rows in make_tables(speed).items():
         print()
-        screen.print_table(table.columns, table.rows, title=table.title)
+        screen.print_table([*rows[0]], [[*row.values()] for row in rows], title=title)

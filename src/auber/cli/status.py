@@ -13,13 +13,12 @@ from pydantic import Field
 
 from auber.cli.study import describe_outcome
 from auber.config import load_toml
-from auber.errors import printable
+from auber.errors import ConfigError, printable
 from auber.models.plan import PruningPlan
 from auber.run import records
 from auber.run.records import Event, ProgressRecord, ResultRecord, RunIdentity, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_stage
-from auber.study.estimate import read_clock
-from auber.study.folder import CLAIM, RECORD, State, StudyFolder
+from auber.study.folder import CLAIM, RECORD, State, StudyFolder, read_clock
 from auber.study.plan import read_study, select_runs
 from auber.system.locks import is_alive, read_holder
 from auber.system.records import Record, read_if_there
@@ -89,7 +88,7 @@ def _read_run(folder: Path) -> RunStatus:
     error = printable(end.error) if isinstance(end, records.StoppedEvent) else None
     try:
         config = load_toml(folder / "config.toml")
-    except (OSError, ValueError, RecursionError):
+    except ConfigError:
         config = {}
     state = "complete" if result else _process_state(progress, error)
     stages = {

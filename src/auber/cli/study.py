@@ -1,4 +1,4 @@
-"""`auber study`: do the missing runs of tasks x methods x seeds."""
+"""`auber study`: execute the missing runs of tasks x methods x seeds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rich.console import Console
 
 from auber.cli import options, screen
 from auber.errors import AuberError, ConfigError, printable
-from auber.study.estimate import Clock, read_clock
-from auber.study.folder import Listener, Outcome, State, StudyFolder
+from auber.run.summary import name_measure
+from auber.study.folder import Clock, Listener, Outcome, State, StudyFolder, read_clock
 from auber.study.plan import Block, PlacedRun, Study, change_study, read_study, select_runs
 from auber.system.progress import Progress, describe_seconds
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress as Bars
 
-    from auber.study.engines import Place
+    from auber.study.engines import Engine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +101,12 @@ def command(
 
     Example: auber study studies/quick.toml --out runs/quick
     """  # noqa: D301
-    from auber.study.engines import Place
+    from auber.study.engines import Engine
 
     study = read_study(file)
     study = change_study(study, model=changes.model, seeds=changes.seeds, data=changes.data)
     runs, folder = select_runs(study, changes.only or ()), StudyFolder(out)
-    place = Place(
+    engine = Engine(
         machines.engine or ("local" if machines.jobs is None else "processes"),
         jobs=1 if machines.jobs is None else machines.jobs,
         num_cpus=machines.num_cpus,
@@ -115,7 +115,7 @@ def command(
     folder.check(study)
     if dry_run:
         with screen.listening(quiet=True, warn=False):
-            _show_plan(study, folder, runs, place, as_json=json)
+            _show_plan(study, folder, runs, engine, as_json=json)
         return
 
     from auber.run.provenance import typed_command
@@ -127,13 +127,13 @@ def command(
         if not quiet:
             bars = stack.enter_context(screen.make_bars(Console(stderr=True)))
             pending, clock = folder.pending(study, runs), read_clock(study, folder)
-            listener = _Screen(bars, pending, clock, place.jobs)
+            listener = _Screen(bars, pending, clock, engine.jobs)
         outcomes = run_study(
             study,
             folder,
             listener,
             runs=runs,
-            place=place,
+            engine=engine,
             track=track or (),
             allow_upgrade=allow_upgrade,
             command=typed_command(),
@@ -213,8 +213,9 @@ def _describe(outcome: Outcome) -> str:
     result = outcome.result
     if result is None:
         return _state(outcome)
+    measure = name_measure(result.metric, answered=result.answered)
     return (
-        f"dev {result.metric} {100 * result.dev.score:.2f}, train {100 * result.train.score:.2f}, "
+        f"dev {measure} {100 * result.dev.score:.2f}, train {100 * result.train.score:.2f}, "
         f"{result.heads.removed} of {result.heads.total} heads removed, "
         f"{describe_seconds(result.cost.seconds['total'])}"
     )
@@ -239,7 +240,7 @@ def _count_states(outcomes: Sequence[Outcome]) -> str:
 
 
 def _show_plan(
-    study: Study, folder: StudyFolder, runs: Sequence[PlacedRun], place: Place, *, as_json: bool
+    study: Study, folder: StudyFolder, runs: Sequence[PlacedRun], engine: Engine, *, as_json: bool
 ) -> None:
     """Print the state of every run, and what the pending ones may cost."""
     from auber.study.runner import check_runs
@@ -247,7 +248,7 @@ def _show_plan(
     pending = folder.pending(study, runs)
     unreadable = ""
     try:
-        check_runs(study, pending, place.engine)
+        check_runs(study, pending, engine.name)
     except ConfigError:
         raise
     except AuberError as error:  # a model or task that is not here; the plan is of use anyway
@@ -265,9 +266,9 @@ def _show_plan(
     screen.print_table(["task", "protocol", "seed", "run", "state"], rows)
     print(f"\n{_count_states(outcomes)}")
     if len(pending) > unknown:
-        shared = f", {place.jobs} blocks at a time" if place.jobs > 1 else ""
+        shared = f", {engine.jobs} blocks at a time" if engine.jobs > 1 else ""
         print(
-            f"{len(pending) - unknown} open runs: about {describe_seconds(seconds / place.jobs)}"
+            f"{len(pending) - unknown} open runs: about {describe_seconds(seconds / engine.jobs)}"
             f"{shared}, as long as the finished ones of their kind"
         )
     if unknown:

@@ -29,7 +29,7 @@ from auber.config.sections import (
     Voita,
     settings,
 )
-from auber.config.values import Value, build, flatten_tables, load_toml, read_toml
+from auber.config.values import Value, build, flatten_tables, load_toml
 from auber.errors import ConfigError, show_name, show_value, unknown_name
 
 __all__ = [
@@ -82,7 +82,7 @@ def make_config(
     if preset not in PRESETS:
         raise ConfigError(unknown_name("preset", preset, PRESETS))
     chosen, settings = PRESETS[preset], settings or {}
-    in_file = {} if file is None else read_toml(file)
+    in_file = {} if file is None else flatten_tables(load_toml(file))
     # Check the file by itself, so that its name is given for its own problems only.
     build(Config, {k: v for k, v in in_file.items() if k not in settings}, str(file))
     given = {**in_file, **settings}

@@ -431,7 +431,7 @@ class Config(Section):
         return flatten_tables(self.model_dump())
 
     def to_toml(self) -> str:
-        """Return the settings as TOML that `read_toml` reads back."""
+        """Return the settings as TOML that `load_toml` reads back."""
         return format_toml(self.flat())
 
 

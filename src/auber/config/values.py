@@ -145,30 +145,24 @@ def _parse_text(info: SettingInfo, value: Any) -> Any:
         return value
 
 
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """Return the settings of a TOML file by dotted key, not yet checked."""
+def load_toml(
+    path: str | Path, expected: str = "expected lines such as 'agent.gamma = 0.9'"
+) -> dict[str, Any]:
+    """Return the tables of a TOML file; `expected` tells the user what the file should hold."""
     try:
-        return flatten_tables(load_toml(path))
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a byte order mark
+        # The parser takes quadratic time in the length of a dotted key: an hour for 300 kB.
+        for line in text.split("\n"):
+            is_key = "=" in line or "[" in line[:9]
+            if is_key and len(line.partition("=")[0]) > _LONGEST_KEY:
+                raise ValueError(f"a key is longer than {_LONGEST_KEY} characters")
+        tables = tomllib.loads(text)
+        flatten_tables(tables)  # which refuses deep ones
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file; correct the path") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{path}: cannot be read as TOML ({error}); expected lines such as 'agent.gamma = 0.9'"
-        ) from error
-
-
-def load_toml(path: str | Path) -> dict[str, Any]:
-    """Return the tables of a TOML file.
-
-    Raise `OSError`, `ValueError` or `RecursionError` if it cannot be read.
-    """
-    text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a byte order mark
-    # The parser takes quadratic time in the length of a dotted key: an hour for 300 kB.
-    for line in text.split("\n"):
-        is_key = "=" in line or "[" in line[:9]
-        if is_key and len(line.partition("=")[0]) > _LONGEST_KEY:
-            raise ValueError(f"a key is longer than {_LONGEST_KEY} characters")
-    return tomllib.loads(text)
+        raise ConfigError(f"{path}: cannot be read as TOML ({error}); {expected}") from error
+    return tables
 
 
 def flatten_tables(tables: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:

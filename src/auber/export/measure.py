@@ -29,10 +29,10 @@ from auber.export.onnx import Graph, missing_packages, require_packages, write_g
 from auber.export.speed import (
     USUAL_LENGTH,
     Amount,
-    Request,
     RunSpeed,
     Speed,
     SpeedProvenance,
+    SpeedRequest,
     Timing,
 )
 from auber.export.subjects import Subject, choose_length, read_subjects
@@ -53,7 +53,7 @@ _VARIANTS = ("unpruned", "pruned", "unpruned int8", "pruned int8")
 
 
 def measure_speed(
-    request: Request, *, command: str = "", progress: Progress | None = None
+    request: SpeedRequest, *, command: str = "", progress: Progress | None = None
 ) -> Speed:
     """Measure every requested run in every requested runtime, one after the other."""
     progress, started = progress or Progress(), time.perf_counter()
@@ -102,7 +102,7 @@ def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> 
 def _measure_run(
     subject: Subject,
     runtimes: list[Runtime],
-    request: Request,
+    request: SpeedRequest,
     progress: Progress,
     left_out: list[str],
 ) -> RunSpeed:
@@ -185,7 +185,7 @@ class Runtime:
         return self.name, self.hardware.name, self.hardware.precision
 
 
-def choose_runtimes(request: Request) -> tuple[list[Runtime], list[str]]:
+def choose_runtimes(request: SpeedRequest) -> tuple[list[Runtime], list[str]]:
     """Return the requested runtimes, and those left out with the reason."""
     cpu = resolve_hardware(make_config(settings={"device": "cpu", "threads": request.threads}))
     runtimes, left_out = [], []

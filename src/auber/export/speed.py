@@ -5,11 +5,10 @@ Reading a stored measurement loads neither torch nor the models.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median, quantiles
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -23,7 +22,7 @@ USUAL_LENGTH = 128  # tokens per row
 
 
 @dataclass(frozen=True)
-class Request:
+class SpeedRequest:
     """What to measure: the runs, on what device, and how often."""
 
     runs: tuple[str, ...]
@@ -207,71 +206,50 @@ def describe(speed: Speed) -> str:
     return "\n".join(lines)
 
 
-class SpeedTable(NamedTuple):
-    """A table of text."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-
-
-def make_tables(speed: Speed) -> tuple[SpeedTable, SpeedTable, SpeedTable]:
-    """Return the sizes of each run, the ratios of each variant, and all times."""
+def make_tables(speed: Speed) -> dict[str, list[dict[str, str]]]:
+    """Return rows by the title of their table: sizes, ratios of the variants, and all times."""
     timings = [(run, timing) for run in speed.runs for timing in run.timings]
     devices = " and ".join(dict.fromkeys(timing.device for _, timing in timings))
-    settings = list(dict.fromkeys(timing.setting for _, timing in timings))
+    settings = dict.fromkeys((timing.setting for _, timing in timings), "")
     sizes = [
-        [
-            run.name,
-            _format_count(run.heads_removed, run.heads),
-            _format_count(run.neurons_removed, run.neurons),
-            _format_amount(run.multiply_adds),
-            _format_amount(run.parameters),
-            _format_files(run),
-        ]
+        {
+            "run": run.name,
+            "heads removed": _format_count(run.heads_removed, run.heads),
+            "neurons removed": _format_count(run.neurons_removed, run.neurons),
+            "multiply-adds per row": _format_amount(run.multiply_adds),
+            "parameters": _format_amount(run.parameters),
+            "file size": _format_files(run),
+        }
         for run in speed.runs
     ]
-    ratios: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    ratios: dict[tuple[str, str], dict[str, str]] = {}
     times = []
     for run, timing in timings:
         for each in timing.variants:
-            ratios[run.name, each.name][timing.setting] = brief(each.ratio)
-        named = [
+            names = {"run": run.name, "model": each.name}
+            row = ratios.setdefault((run.name, each.name), names | settings)
+            row[timing.setting] = brief(each.ratio)
+        for name, found in (
             ("unpruned", timing.unpruned),
             *((each.name, each.times) for each in timing.variants),
-        ]
-        times += [
-            [run.name, timing.setting, name, *_format_times(each), str(timing.rounds)]
-            for name, each in named
-        ]
-    return (
-        SpeedTable(
-            "Size: pruned of unpruned",
-            [
-                "run", "heads removed", "neurons removed", "multiply-adds per row", "parameters",
-                "file size",
-            ],
-            sizes,
-        ),
-        SpeedTable(
-            f"Times as fast as the unpruned model on {devices} (95 % interval)",
-            ["run", "model", *settings],
-            [
-                [*names, *(found.get(setting, "") for setting in settings)]
-                for names, found in ratios.items()
-            ],
-        ),
-        SpeedTable(
-            f"Median times on {devices}",
-            ["run", "runtime", "model", "ms (quartiles)", "rows/s", "rounds"],
-            times,
-        ),
-    )  # fmt: skip
-
-
-def _format_times(times: Times) -> tuple[str, str]:
-    quartiles = f"{times.low_quartile:.4g} to {times.high_quartile:.4g}"
-    return f"{times.milliseconds:.4g} ({quartiles})", f"{times.rows_per_second:.1f}"
+        ):
+            quartiles = f"{found.low_quartile:.4g} to {found.high_quartile:.4g}"
+            times.append(
+                {
+                    "run": run.name,
+                    "runtime": timing.setting,
+                    "model": name,
+                    "ms (quartiles)": f"{found.milliseconds:.4g} ({quartiles})",
+                    "rows/s": f"{found.rows_per_second:.1f}",
+                    "rounds": str(timing.rounds),
+                }
+            )
+    tables = {
+        "Size: pruned of unpruned": sizes,
+        f"Times as fast as the unpruned model on {devices} (95 % interval)": [*ratios.values()],
+        f"Median times on {devices}": times,
+    }
+    return {title: rows for title, rows in tables.items() if rows}
 
 
 def _format_count(removed: int, total: int) -> str:

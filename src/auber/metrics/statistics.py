@@ -158,13 +158,13 @@ def compare(family: Mapping[str, Sequence[float]]) -> dict[str, Comparison]:
     }
 
 
-def verdict(comparison: Comparison, *, counted: str = "seeds", unit: str = "points") -> str:
+def verdict(comparison: Comparison, *, counted: str = "seeds") -> str:
     """Return the comparison in words; `counted` names its pairs."""
     found = comparison.paired.differences
     if found.n == 1:
-        return f"one run proves nothing ({_signed(found.mean)} {unit})"
+        return f"one run proves nothing ({_signed(found.mean)} points)"
     if found.low is None or found.high is None:
-        same = "equal" if abs(found.mean) <= _ROUNDING else f"the same {_signed(found.mean)} {unit}"
+        same = "equal" if abs(found.mean) <= _ROUNDING else f"the same {_signed(found.mean)} points"
         return f"no significant difference ({same} in all {found.n} {counted})"
     if not comparison.significant:
         reason = ""
@@ -175,7 +175,7 @@ def verdict(comparison: Comparison, *, counted: str = "seeds", unit: str = "poin
             if comparison.family > 1:
                 reason += f" corrected for {comparison.family} comparisons"
         return (
-            f"no significant difference ({_signed(found.mean)} {unit}, 95 % interval "
+            f"no significant difference ({_signed(found.mean)} points, 95 % interval "
             f"{_signed(found.low)} to {_signed(found.high)}, {found.n} {counted}{reason})"
         )
     # Numbers in the direction of the word, so that both ends of the interval are positive.
@@ -183,7 +183,7 @@ def verdict(comparison: Comparison, *, counted: str = "seeds", unit: str = "poin
         ("ahead", found.low, found.high) if found.mean > 0 else ("behind", -found.high, -found.low)
     )
     return (
-        f"{word} by {_plain(abs(found.mean))} {unit}, 95 % interval {_plain(low)} to "
+        f"{word} by {_plain(abs(found.mean))} points, 95 % interval {_plain(low)} to "
         f"{_plain(high)}, {found.n} {counted}"
     )
 

@@ -15,26 +15,28 @@ range of the metric.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
+from auber.config import Config
+from auber.data.user_rows import OWN
 from auber.metrics.statistics import Summary, compare, summary, verdict
-from auber.report.caveats import find_collapse, find_flags, find_notes
-from auber.report.published import published
 from auber.report.records import (
     CONTROL,
     CONTROLS,
+    MATCHED,
     SUBJECT,
     RunRecord,
+    count,
     group,
     is_ablation,
     ordered,
 )
-from auber.report.runs import LeftOut, Source, find_missing
+from auber.report.runs import LeftOut, RunSet, find_missing
 
 PAIRS = "(task, seed) pairs"
 COSTS = {
@@ -44,14 +46,27 @@ COSTS = {
     "fold model steps": "scout_steps",
     "seconds": "seconds",
 }
-_MEANS = ["dev", "train", "gap", "removed", "total", "above_constant", "own_seconds", "low"]
-_MEANS += COSTS.values()
+_MEANS = [
+    *("dev", "train", "gap", "removed", "total", "above_constant", "own_seconds", "low"),
+    *COSTS.values(),
+]
 # The lowest scores of metrics in points; none of another is known. The highest score is 100.
 _LOWEST = {
     **dict.fromkeys(
         ("accuracy", "f1", "token_accuracy", "entity_f1", "span_exact", "span_f1"), 0.0
     ),
     **dict.fromkeys(("matthews", "pearson", "spearman"), -100.0),
+}
+
+# Settings that may differ between runs of one method: they name the run or the hardware.
+_FREE_SETTINGS = {"seed", "random.draw", "device", "precision", "threads"}
+# Settings that all methods of a task must share. Runs of a finished start differ in first.when.
+_SHARED_SETTINGS = ("first.", "layer.", "last.", "reward.", "max_length")
+
+# Protocols under which the controls start from other weights than the searches.
+OTHER_START = {
+    "heldout": "Under heldout the controls' first tuning also used the reward rows, so a "
+    "difference to them measures pruning and holding rows back together."
 }
 
 Row = dict[str, Any]
@@ -106,7 +121,7 @@ class Report:
     left_out: Sequence[LeftOut]
 
 
-def analyse(source: Source) -> Report:
+def analyse(source: RunSet) -> Report:
     """Compare the methods, for each model under each protocol."""
     runs = group(source.runs, lambda run: run.key[:2])
     wanted = group(source.wanted, lambda key: key[:2])
@@ -160,7 +175,7 @@ def _compare_methods(records: Iterable[RunRecord], protocol: str) -> dict[str, A
         "pooled": pooled,
         "learned": learned,
         "gaps": [_explain_gap(row, means) for row in gaps],
-        "notes": tuple(find_notes(runs, protocol)),
+        "notes": tuple(_find_notes(runs, protocol)),
     }
 
 
@@ -259,13 +274,12 @@ def _method_rows(
         for name in present:
             own, of_seeds = of_task[of_task["method"] == name], means.loc[task, name]
             scores = summarise(of_seeds["dev"].tolist(), of_task["metric"].iloc[0])
-            collapse = tuple(find_collapse(own))
+            collapse = tuple(_find_collapse(own))
             missing = f"not compared: no run of {reference} with the same seed"
             comparison = comparisons.get(
                 name,
                 {"significant": False, "verdict": None if name == reference else missing},
             )
-            paper_score, paper_removed = published(task, name)
             yield {
                 **comparison,
                 "task": task,
@@ -279,12 +293,10 @@ def _method_rows(
                 **_columns("gap", summary(of_seeds["gap"].tolist())),
                 "reference": None if name == reference else reference,
                 "collapse": collapse,  # how many runs score like a constant answer
-                "flags": (*collapse, *find_flags(own, of_subject, seeds)),
+                "flags": (*collapse, *_find_flags(own, of_subject, seeds)),
                 "draws": int(own["seed"].value_counts().max()),
                 "heads": fmean(of_seeds["total"]),
                 "own seconds": fmean(of_seeds["own_seconds"]),
-                "published P": paper_removed,
-                "published dev": paper_score,
                 **{title: fmean(of_seeds[column]) for title, column in COSTS.items()},
             }
 
@@ -308,7 +320,7 @@ def _explain_gap(row: Row, means: pd.DataFrame) -> Row:
 def _task_rows(runs: Iterable[RunRecord]) -> list[Row]:
     columns = ("task", "metric", "classes", "train rows", "dev rows")
     grouped = group(
-        runs, lambda run: (run.task, run.metric, run.labels, run.train_rows, run.dev_rows)
+        runs, lambda run: (run.task, run.measure, run.labels, run.train_rows, run.dev_rows)
     )
     rows = []
     for facts, of_task in sorted(grouped.items()):
@@ -317,3 +329,88 @@ def _task_rows(runs: Iterable[RunRecord]) -> list[Row]:
         ends = {"dev majority class low": low, "dev majority class high": high}
         rows.append({**dict(zip(columns, facts, strict=True)), **ends})
     return rows
+
+
+# --- caveats: constant answers, missing runs, unequal conditions ---
+
+
+def _find_collapse(runs: pd.DataFrame) -> Iterable[str]:
+    """Yield how many runs of a method score like a constant answer."""
+    one_class, equal = runs["one_class"], runs["equals_majority"]
+    if one_class.any():
+        yield f"one class predicted in {one_class.sum()} of {count(len(runs), 'run')}"
+    if (equal & ~one_class).any():
+        number = (equal & ~one_class).sum()
+        yield f"equals the majority class in {number} of {count(len(runs), 'run')}"
+
+
+def _find_flags(runs: pd.DataFrame, subject: pd.DataFrame, seeds: set[int]) -> Iterable[str]:
+    """Yield poor scores, missing runs, and differences from the subject's runs."""
+    method = runs["method"].iloc[0]
+    shares = runs.loc[runs["metric"] == "accuracy", "majority"].dropna()
+    if len(shares) and runs.groupby("seed")["above_constant"].mean().mean() < 0:
+        yield f"below the majority class ({100 * shares.mean():.2f})"
+    missing = sorted(seeds - set(runs["seed"]))
+    if missing:
+        yield f"no run of seed {', '.join(map(str, missing))}"
+    draws = runs["seed"].value_counts()
+    if draws.nunique() > 1:
+        yield f"{draws.min()} to {draws.max()} draws a seed"
+    pairs = runs.merge(subject.drop_duplicates("seed"), on="seed", suffixes=("", "_subject"))
+    name = subject["method"].iloc[0] if len(subject) else SUBJECT
+    if method in MATCHED and (pairs["removed"] != pairs["removed_subject"]).any():
+        yield f"P is not {name}'s"
+    tuned = pairs["tuned_layers"] != pairs["tuned_layers_subject"]
+    if method in (*MATCHED, CONTROL) and tuned.any():
+        yield f"tuned after other layers than {name}"
+
+
+def _find_notes(runs: pd.DataFrame, protocol: str) -> Iterable[str]:
+    """Yield what holds for several rows: shared dev sets and unequal conditions."""
+    sets = runs.groupby("task")[["seed", "data"]].nunique().query("seed > 1")["data"]
+    shared, own_rows = sets.index[sets == 1], sets.index[sets > 1]
+    if len(shared):
+        yield (
+            f"The seeds of {', '.join(shared)} share one dev set: an interval is about other "
+            "seeds, not about other rows."
+        )
+    if len(own_rows):
+        names = " If they are several data sets, give each a --name." if OWN in own_rows else ""
+        yield f"The rows of {', '.join(own_rows)} differ from seed to seed.{names}"
+    if protocol in OTHER_START and runs["method"].isin(CONTROLS).any():
+        yield OTHER_START[protocol]
+    for task, of_task in runs.groupby("task"):
+        searches = ~of_task["method"].isin(CONTROLS if protocol in OTHER_START else ())
+        starts = of_task[searches].groupby("seed")["start"].nunique()
+        if (starts > 1).any():
+            yield (
+                f"Careful: the methods of {task}, seed "
+                f"{', '.join(map(str, starts.index[starts > 1]))}, did not start from the same "
+                "fine-tuned weights."
+            )
+        for method, own in of_task.groupby("method"):
+            draws = own["seed"].value_counts().max()
+            if draws > 1:
+                yield f"{task}, {method}: the score of a seed is the mean of up to {draws} draws."
+            yield from _differing_settings(
+                f"the runs of {task}, {method}", own, lambda key: key not in _FREE_SETTINGS
+            )
+        yield from _differing_settings(
+            f"the methods of {task}",
+            of_task.drop_duplicates("method"),
+            lambda key: key.startswith(_SHARED_SETTINGS) and key != "first.when",
+        )
+
+
+def _differing_settings(
+    which: str, runs: pd.DataFrame, counts: Callable[[str], bool]
+) -> Iterable[str]:
+    defaults = Config().flat()  # a setting newer than a run had its default there
+    keys = {key for config in runs["config"] for key in config if counts(key)}
+    differing = [
+        key
+        for key in sorted(keys)
+        if len({repr(config.get(key, defaults.get(key))) for config in runs["config"]}) > 1
+    ]
+    if differing:
+        yield f"Careful: {which} differ in {', '.join(differing)}."

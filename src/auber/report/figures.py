@@ -32,10 +32,9 @@ from auber.run.records import TIME_PARTS
 
 COLOURS = (
     "#0b5fa5", "#b5482a", "#3a7d34", "#7a4fa3", "#8a6d00", "#4aa3df", "#d1638f", "#2f8f8f",
-    "#9ac04a", "#222222", "#777777",
+    "#9ac04a", "#e0a030", "#222222", "#777777",
 )  # fmt: skip
 TIMES = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
-_TIME_COLOURS = [COLOURS[place] for place in (4, 5, 6, 7, 0, 1, 8, 2, 3, 9, 10)]
 GAIN, LOSS, GREY, FAINT, INK = COLOURS[0], COLOURS[1], "#777777", "#e4e4e4", "#222222"
 
 _STYLE: Any = {
@@ -59,7 +58,7 @@ _STYLE: Any = {
     "lines.linewidth": 1.5,
     "savefig.transparent": True,
 }
-Cells = Mapping[str, Mapping[str, Sequence[Run]]]  # runs by task, then by method or label
+RunsByTask = Mapping[str, Mapping[str, Sequence[Run]]]  # runs by task, then by method or label
 Interval = tuple[float | None, float | None]
 _LETTER = 0.062  # inches, its mean width in this size
 _WIDEST_INTERVAL = 15.0  # points; a wider one does not set the axis
@@ -137,7 +136,7 @@ def add_legend(figure: Figure, *every: Axes) -> None:
 def draw_bars(
     panels: Mapping[str, pd.DataFrame], colours: Mapping[str, str], x_label: str
 ) -> Figure:
-    """Draw a bar for each column of each panel, stacked of the rows that `colours` has in order."""
+    """Draw a bar for each column of each panel, stacked from the rows that `colours` names."""
     used = [part for part in colours if any(bars.loc[part].any() for bars in panels.values())]
     with style():
         figure, drawn = _make_panels(panels, x_label)
@@ -160,7 +159,7 @@ def draw_bars(
     return figure
 
 
-def draw_times(cells: Cells) -> Figure:
+def draw_times(cells: RunsByTask) -> Figure:
     """Draw where the seconds of the runs of a name went, by task."""
     panels = {
         task: pd.DataFrame({
@@ -169,7 +168,8 @@ def draw_times(cells: Cells) -> Figure:
         })
         for task, of_task in cells.items()
     }  # fmt: skip
-    return draw_bars(panels, dict(zip(TIMES.values(), _TIME_COLOURS, strict=True)), "seconds")
+    colours = dict(zip(TIMES.values(), itertools.cycle(COLOURS), strict=False))
+    return draw_bars(panels, colours, "seconds")
 
 
 def time_parts(record: RunRecord) -> dict[str, float]:
@@ -196,12 +196,12 @@ def draw_widths(rows: Mapping[str, Sequence[Run]]) -> Figure:
     return figure
 
 
-def draw_scores(section: Section, cells: Cells) -> Figure:
+def draw_scores(section: Section, cells: RunsByTask) -> Figure:
     """Draw single scores as circles, means as dots, and intervals, with a panel for each task."""
     panels = {}
     for task, rows in group(section.rows, lambda row: row["task"]).items():
-        metric = next(iter(cells[task].values()))[0].record.metric
-        panels[f"{task}, {metric}"] = {row["method"]: row for row in rows}
+        measure = next(iter(cells[task].values()))[0].record.measure
+        panels[f"{task}, {measure}"] = {row["method"]: row for row in rows}
     with style():
         figure, drawn = _make_panels(panels, "points")
         for (axes, places), by_method in zip(drawn, panels.values(), strict=True):
@@ -249,7 +249,7 @@ class Point(NamedTuple):
     high: float | None = None
 
 
-def find_sizes(cells: Cells, *, pooled: bool) -> tuple[dict[str, dict[str, list[Point]]], str]:
+def find_sizes(cells: RunsByTask, *, pooled: bool) -> tuple[dict[str, dict[str, list[Point]]], str]:
     """Return scores by size in % of the unpruned model, and what the size is of.
 
     If `pooled`, the runs of a name are one point, their mean. A run may have made several sizes.

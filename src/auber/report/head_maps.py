@@ -24,7 +24,7 @@ _STATE = (
 )
 _VALUES = (
     "Values: the points of reward that the trained agent expects of {} a head first, or of "
-    "stopping. It judges again after each action, so a head of low value may go later."
+    "stopping. It decides anew after each action, so a head of low value may be removed later."
 )
 
 
@@ -62,7 +62,7 @@ def make_shades(values: Sequence[Sequence[float | None]], scale: str) -> list[li
 
 
 def map_heads(cells: Mapping[str, Mapping[str, Sequence[Run]]]) -> dict[str, list[HeadMap]]:
-    """Return maps of the heads by task: of several runs of a name how often each was removed."""
+    """Return maps of heads by task; for several runs of a name, how often each was removed."""
     found: dict[str, list[HeadMap]] = {}
     for task, of_task in cells.items():
         for name, runs in of_task.items():

@@ -11,7 +11,7 @@ from auber.errors import RunError
 from auber.models.plan import MOST_NEURONS, PruningPlan
 from auber.report.records import REMEDY, RunRecord, read_run
 from auber.report.results_file import read_place
-from auber.report.runs import Source
+from auber.report.runs import RunSet
 from auber.run.files import RESULT
 from auber.run.records import SearchRecord, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
@@ -29,28 +29,28 @@ class Layer:
     seconds: float
     tuning_steps: int
     search: SearchRecord | None
-    begun: float | None  # score of what the search started from
-    chosen: float | None  # score of the heads that were removed
+    start_score: float | None  # score of what the search started from
+    chosen_score: float | None  # score of the heads that were removed
     present: tuple[int, ...]  # heads before the search
 
     @property
     def is_worse(self) -> bool:
         """Whether the choice scored below what the search started from."""
-        return (
-            self.chosen is not None and self.begun is not None and self.chosen < self.begun - 1e-12
-        )
+        return self.gain is not None and self.gain < -1e-10
 
     @property
     def missed(self) -> float | None:
         """How far the choice is below the best mask that was scored."""
-        if self.search is None or self.search.best_score is None or self.chosen is None:
+        if self.search is None or self.search.best_score is None or self.chosen_score is None:
             return None
-        return self.search.best_score - self.chosen
+        return self.search.best_score - self.chosen_score
 
     @property
     def gain(self) -> float | None:
         """How far the choice is above what the search started from, in points."""
-        return None if self.chosen is None else 100 * (self.chosen - (self.begun or 0.0))
+        if self.chosen_score is None or self.start_score is None:
+            return None
+        return 100 * (self.chosen_score - self.start_score)
 
     @property
     def masks_scored(self) -> int:
@@ -60,9 +60,9 @@ class Layer:
     @property
     def gains(self) -> list[tuple[int, float]]:
         """(masks scored, best gain so far in points) at each improvement."""
-        if self.search is None or self.begun is None:
+        if self.search is None or self.start_score is None:
             return []
-        return [(count, 100 * (score - self.begun)) for count, score in self.search.curve]
+        return [(count, 100 * (score - self.start_score)) for count, score in self.search.curve]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def read_runs(folders: Sequence[str | Path]) -> tuple[Run, ...]:
     return tuple(found)
 
 
-def read_sources(places: Sequence[str | Path]) -> tuple[tuple[Source, ...], tuple[Run, ...]]:
+def read_sources(places: Sequence[str | Path]) -> tuple[tuple[RunSet, ...], tuple[Run, ...]]:
     """Return the content of folders and results files, and their runs without the starts."""
     sources = tuple(map(read_place, places))
     runs = [

@@ -9,34 +9,27 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pandas as pd
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from auber.errors import RunError
-from auber.report.analysis import Report, analyse
+from auber.report import figures, run_tables
+from auber.report.analysis import Report, Section, analyse
 from auber.report.answer import Verdict, judge_runs, judge_section, search_start
-from auber.report.drawings import Drawing, draw_part
-from auber.report.figures import write_figure
 from auber.report.head_maps import SHADES, HeadMap, map_heads
 from auber.report.layers import Run, read_runs, read_sources
 from auber.report.paper_tables import all_tables
 from auber.report.records import count, group, ordered
 from auber.report.results_file import ResultsFile
-from auber.report.run_tables import (
-    count_origins,
-    list_layers,
-    list_origins,
-    list_runs,
-    list_settings,
-    list_sizes,
-    read_speed,
-)
-from auber.report.runs import pool
+from auber.report.runs import pool_runs
 from auber.report.tables import WRITERS, Grid, Table
 from auber.run.files import is_run
 from auber.system.files import write_text
@@ -47,7 +40,30 @@ Grids = Mapping[str, Sequence[Grid]]
 
 
 @dataclass(frozen=True)
-class Part:
+class Drawing:
+    """One figure; `name` is that of its files."""
+
+    name: str
+    title: str
+    draw: Callable[[], Figure]
+
+    @cached_property
+    def figure(self) -> Figure:
+        """The drawn figure, its layout computed once for all files."""
+        figure = self.draw()
+        with figures.style():
+            figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        return figure
+
+    @cached_property
+    def svg(self) -> str:
+        """The figure as SVG."""
+        return figures.to_svg(self.figure)
+
+
+@dataclass(frozen=True)
+class PageSection:
     """The runs of one model and protocol, or those that stand side by side."""
 
     figures: Mapping[str, Drawing]
@@ -66,7 +82,7 @@ class Page:
     title: str
     subtitle: str
     verdicts: Sequence[Verdict]
-    parts: Sequence[Part]
+    parts: Sequence[PageSection]
     grids: Grids
     notes: Sequence[str] = ()  # saved beside the runs
     legends: Sequence[str] = ()  # of all tables
@@ -84,14 +100,14 @@ def make_page(places: Sequence[str | Path], extras: Sequence[ResultsFile] = ()) 
 
     `extras` are results of other commands to show beside them.
     """
-    speed = [grid for file in extras for grid in read_speed(file)]
+    speed = [grid for file in extras for grid in run_tables.read_speed(file)]
     if all(is_run(place) for place in places):
         return make_run_page(read_runs(places), speed)
     return _make_study_page(places, speed)
 
 
 def make_run_page(runs: Sequence[Run], speed: Sequence[Grid] = ()) -> Page:
-    """Return everything about some runs side by side."""
+    """Return the page of some runs side by side."""
     names = [dict.fromkeys(each) for each in zip(*(run.record.key for run in runs), strict=True)]
     models, protocols, tasks, _, seeds, _ = (", ".join(map(str, each)) for each in names)
     subtitle = f"{models}; {tasks}; protocol {protocols}; seed {seeds}"
@@ -100,16 +116,16 @@ def make_run_page(runs: Sequence[Run], speed: Sequence[Grid] = ()) -> Page:
         for task, of_task in group(runs, lambda run: run.record.task).items()
     }
     grids = {
-        "scores": [list_runs(runs), *map(list_sizes, runs)],
-        "layers": [list_layers(run) for run in runs if run.searched],
+        "scores": [run_tables.list_runs(runs), *map(run_tables.list_sizes, runs)],
+        "layers": [run_tables.list_layers(run) for run in runs if run.searched],
     }
-    part = Part(draw_part(cells), map_heads(cells), search_start(runs), grids)
-    settings = list_settings({run.label: [run.record] for run in runs})
+    part = PageSection(_draw_section(cells), map_heads(cells), search_start(runs), grids)
+    settings = run_tables.list_settings({run.label: [run.record] for run in runs})
     differing = settings.cells[settings.cells[[run.label for run in runs]].nunique(axis=1) > 1]
     page_grids = {
         "speed": speed,
         "settings": [Grid("Settings that differ", differing), settings],
-        "origins": [list_origins(runs)],
+        "origins": [run_tables.list_origins(runs)],
     }
     title = f"{len(runs)} runs side by side"
     if len(runs) == 1:
@@ -118,9 +134,9 @@ def make_run_page(runs: Sequence[Run], speed: Sequence[Grid] = ()) -> Page:
 
 
 def _make_study_page(places: Sequence[str | Path], speed: Sequence[Grid]) -> Page:
-    """Return everything about a study, or about runs that are read together."""
+    """Return the page of a study, or of runs that are read together."""
     sources, runs = read_sources(places)
-    source = pool(sources)
+    source = pool_runs(sources)
     report = analyse(source)
     tables = all_tables(report)
     by_place = group(runs, lambda run: run.record.key[:2])
@@ -136,8 +152,10 @@ def _make_study_page(places: Sequence[str | Path], speed: Sequence[Grid]) -> Pag
         grids = {name: [grid.filled._replace(notes=())] for name, grid in shown.items() if grid}
         notes = dict.fromkeys(note for grid in shown.values() if grid for note in grid.notes)
         ends = ("", "") if len(report.sections) == 1 else (f"-{number}", f": {', '.join(place)}")
-        figures = draw_part(cells, section, ends[0])
-        parts.append(Part(figures, map_heads(cells), search_start(own), grids, [*notes], *ends))
+        drawings = _draw_section(cells, section, ends[0])
+        parts.append(
+            PageSection(drawings, map_heads(cells), search_start(own), grids, [*notes], *ends)
+        )
     left_out = pd.DataFrame([
         {"run": run.folder, "reason": run.reason} for run in report.left_out
     ])  # fmt: skip
@@ -145,11 +163,11 @@ def _make_study_page(places: Sequence[str | Path], speed: Sequence[Grid]) -> Pag
         "tasks": [grid.filled for grid in tables[0].grids().values()],
         "speed": speed,
         "runs": [
-            list_runs(runs, folded=True),
+            run_tables.list_runs(runs, folded=True),
             Grid("Runs without a result, in no number here", left_out),
         ],
-        "settings": [list_settings({"value": source.records})],
-        "origins": [count_origins(source.records)],
+        "settings": [run_tables.list_settings({"value": source.records})],
+        "origins": [run_tables.count_origins(source.records)],
     }
     models = sorted({section.model for section in report.sections})
     tasks = sorted({str(row["task"]) for row in report.tasks})
@@ -164,6 +182,62 @@ def _make_study_page(places: Sequence[str | Path], speed: Sequence[Grid]) -> Pag
         report,
         tables,
     )
+
+
+def _draw_section(
+    cells: figures.RunsByTask, section: Section | None = None, end: str = ""
+) -> dict[str, Drawing]:
+    """Return the figures of some runs by name; a study has a section of comparisons."""
+    found = {}
+
+    def add(name: str, title: str, draw: Callable[..., Figure], *arguments: Any) -> None:
+        found[name] = Drawing(f"{name}{end}", title, partial(draw, *arguments))
+
+    by_method = {
+        task: group((run for runs in of.values() for run in runs), lambda run: run.record.title)
+        for task, of in cells.items()
+    }
+    sizes, axis = figures.find_sizes(by_method, pooled=section is not None)
+    if any(sum(map(len, lines.values())) > 1 for lines in sizes.values()):
+        add("sizes", "Score against size", figures.draw_sizes, sizes, axis)
+    if section is not None and section.rows:
+        add("scores", "Dev scores", figures.draw_scores, section, cells)
+    maps = [
+        [replace(each, title=f"{task}: {each.title}") for each in of]
+        for task, of in map_heads(cells).items()
+    ]
+    if maps:
+        add("heads", f"Heads removed in {', '.join(cells)}", figures.draw_heads, maps)
+    rows = {
+        name if len(cells) == 1 else f"{task}, {name}": runs
+        for task, of in cells.items()
+        for name, runs in of.items()
+    }
+    narrow = {
+        name: runs
+        for name, runs in rows.items()
+        if any(run.record.neurons and run.record.neurons.removed for run in runs)
+    }
+    if narrow:
+        add("widths", "Feed-forward neurons left", figures.draw_widths, narrow)
+    layers = {
+        name: [layer for run in runs for layer, _ in run.searched if layer.gains]
+        for name, runs in rows.items()
+    }
+    searches = {name: of for name, of in layers.items() if of}
+    if section is not None and searches:
+        add("search", "Searches", figures.draw_searches, searches)
+    elif section is None:
+        for number, (name, of) in enumerate(searches.items(), 1):
+            record = rows[name][0].record
+            asked, computed = record.rewards_asked, record.rewards_computed
+            title = f"{name}: {asked} rewards requested, {computed} computed"
+            by_layer = {f"layer {layer.index}": [layer] for layer in of}
+            end_of_name = "" if len(rows) == 1 else f"-{number}"
+            add(f"search{end_of_name}", title, figures.draw_searches, by_layer)
+    if cells:
+        add("time", "Where the time of a run went", figures.draw_times, cells)
+    return found
 
 
 def render_page(page: Page) -> str:
@@ -201,7 +275,7 @@ def write_page(page: Page, out: Path) -> tuple[Path, ...]:
         for drawing in page.drawings:
             path = out / FIGURES / f"{drawing.name}.svg"
             write_text(path, drawing.svg)
-            write_figure(drawing.figure, path.with_suffix(".pdf"))
+            figures.write_figure(drawing.figure, path.with_suffix(".pdf"))
             written += [path, path.with_suffix(".pdf")]
     except OSError as error:
         raise RunError(

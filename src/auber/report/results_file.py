@@ -24,7 +24,7 @@ from pydantic import Field
 
 from auber.errors import ConfigError, RunError
 from auber.report.records import RunRecord
-from auber.report.runs import LeftOut, Source, read_folder
+from auber.report.runs import LeftOut, RunSet, read_folder
 from auber.study.folder import joined_studies, study_differences
 from auber.study.plan import Study, make_study
 from auber.system.files import write_text
@@ -71,7 +71,7 @@ class Saved:
     left_out: Sequence[LeftOut]
 
 
-def read_place(place: str | Path) -> Source:
+def read_place(place: str | Path) -> RunSet:
     """Return the runs of a folder or a results file."""
     if not Path(place).exists():
         raise RunError(f"{place}: no such folder or results file; give what holds runs")
@@ -93,7 +93,7 @@ def read_results_file(path: str | Path) -> ResultsFile:
     return ResultsFile(Path(path).name, content["kind"], content, found)
 
 
-def runs_of(file: ResultsFile) -> Source:
+def runs_of(file: ResultsFile) -> RunSet:
     """Return the runs of a results file; at least one must be of a method."""
     if file.kind != KIND:
         raise RunError(
@@ -109,7 +109,7 @@ def runs_of(file: ResultsFile) -> Source:
     if content.study is not None:
         studies["."] = make_study(content.study, where=f"{file.name}: study")
     records = tuple(_from_line(line, content.settings) for line in content.runs)
-    return Source(file.name, records, content.left_out, studies, content.notes)
+    return RunSet(file.name, records, content.left_out, studies, content.notes)
 
 
 def save_results(
@@ -131,7 +131,7 @@ def save_results(
         )
     study = source.studies.get(".")
     common: Mapping[str, Any] = source.records[0].config
-    before = Source(str(path), (), (), {})
+    before = RunSet(str(path), (), (), {})
     if path.exists():
         before = read_place(path)
         study = _join(path, before.studies.get("."), place, study)
@@ -196,7 +196,7 @@ def _to_line(record: RunRecord, common: Mapping[str, Any]) -> dict[str, Any]:
     return {**line, "settings": own, "lacking": [key for key in common if key not in config]}
 
 
-def _renamed(source: Source, model: str | None) -> Source:
+def _renamed(source: RunSet, model: str | None) -> RunSet:
     if model is None:
         return source
     names = sorted({record.model for record in source.records})

@@ -23,10 +23,7 @@ _ORIGINS = "Where the numbers come from"
 def read_speed(file: ResultsFile) -> list[Grid]:
     """Return the tables of a measurement of `auber speed`."""
     speed = parse(Speed, dict(file.content), file.name, "measure it again")
-    first, *others = (
-        Grid(table.title, pd.DataFrame(table.rows, columns=table.columns))
-        for table in make_tables(speed)
-    )
+    first, *others = (Grid(title, pd.DataFrame(rows)) for title, rows in make_tables(speed).items())
     return [first._replace(notes=describe(speed).splitlines()), *others]
 
 
@@ -59,10 +56,12 @@ def list_runs(runs: Sequence[Run], *, folded: bool = False) -> Grid:
     cells = pd.DataFrame(rows)
     # The subtitle names a model and a protocol that all runs share.
     shared = [name for name in ("model", "protocol") if cells[name].nunique() == 1]
-    notes = (
+    notes = [
         "Scores in points (the metric times 100). Standard error: of an accuracy on this number of "
-        "rows, not over seeds.",
-    )
+        "rows, not over seeds."
+    ]
+    if any(run.record.answered for run in runs):
+        notes.append("Without labels, dev and train are the agreement with the unpruned model.")
     title = f"Scores and costs of {count(len(rows), 'run')}"
     return Grid(title, cells.drop(columns=shared), notes, folded=folded).filled
 
@@ -93,7 +92,12 @@ def list_layers(run: Run) -> Grid:
     rows = []
     for layer in run.layers:
         search = layer.search
-        scores = (layer.begun, layer.chosen, search.best_score if search else None, layer.missed)
+        scores = (
+            layer.start_score,
+            layer.chosen_score,
+            search.best_score if search else None,
+            layer.missed,
+        )
         points = ["" if score is None else f"{100 * score:.2f}" for score in scores]
         rows.append({
             "layer": str(layer.index),

@@ -14,15 +14,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ConfigDict
-
-from auber.errors import RunError
-from auber.report.records import Key, RunRecord, group, read_run
+from auber.errors import RunError, printable
+from auber.report.records import RunKey, RunRecord, group, read_run
 from auber.run.files import RESULT, is_run
+from auber.study.folder import FAILED, RECORD, FailureRecord
 from auber.study.plan import Study, read_study
 from auber.system.records import Name, Record, read
-
-STUDY, FAILED = "study.toml", ".failed.json"
 
 _PATH = re.compile(r"(?<![\w.])(?:~|\.\.)?(?:/[^\s/:;,'\"()]+)+/([^\s/:;,'\"()]+)")
 
@@ -34,15 +31,8 @@ class LeftOut(Record):
     reason: Name
 
 
-class _Failure(Record):
-    model_config = ConfigDict(extra="ignore")
-
-    error: Name
-    skipped: bool
-
-
 @dataclass(frozen=True)
-class Source:
+class RunSet:
     """The content of one folder or results file, or of several."""
 
     name: str
@@ -58,7 +48,7 @@ class Source:
         return sorted(runs, key=lambda run: run.key)
 
     @property
-    def wanted(self) -> set[Key]:
+    def wanted(self) -> set[RunKey]:
         """The runs that the studies ask for."""
         return {
             (study.model, block.protocol, block.task, run.method, block.seed, run.draw)
@@ -69,7 +59,7 @@ class Source:
         }
 
 
-def read_folder(folder: str | Path) -> Source:
+def read_folder(folder: str | Path) -> RunSet:
     """Return all runs below a folder; at least one run of a method must be complete."""
     root = Path(folder)
     records: list[RunRecord] = []
@@ -85,11 +75,11 @@ def read_folder(folder: str | Path) -> Source:
             else:
                 unfinished.append(name)
             continue
-        if STUDY in files:
-            studies[name] = read_study(Path(place, STUDY))
+        if RECORD in files:
+            studies[name] = read_study(Path(place, RECORD))
         for path in (Path(place, file) for file in files if file.endswith(FAILED)):
-            failure = read(_Failure, path, "delete it to try the run again")
-            error = _PATH.sub(r"\1", failure.error)  # a report is shown to others
+            failure = read(FailureRecord, path, "delete it to try the run again")
+            error = _PATH.sub(r"\1", printable(failure.error))  # a report is shown to others
             run = path.relative_to(root).as_posix().removesuffix(FAILED)
             failed[run] = error if failure.skipped else f"failed: {error}"
     reasons = {**dict.fromkeys(unfinished, "unfinished"), **failed}
@@ -101,7 +91,7 @@ def read_folder(folder: str | Path) -> Source:
             f"prune' or 'auber study'); found {len(records)} fine-tuned starts and {len(reasons)} "
             "runs without a result"
         )
-    return Source(
+    return RunSet(
         str(folder),
         tuple(sorted(records, key=lambda record: Path(record.folder))),
         tuple(LeftOut(folder=name, reason=reasons[name]) for name in sorted(reasons)),
@@ -109,8 +99,8 @@ def read_folder(folder: str | Path) -> Source:
     )
 
 
-def pool(sources: Sequence[Source]) -> Source:
-    """Put the runs of several sources together; raise `RunError` if they do not belong together."""
+def pool_runs(sources: Sequence[RunSet]) -> RunSet:
+    """Combine the runs of several sources; raise `RunError` if they do not belong together."""
     if len(sources) == 1:
         found = sources[0]
     else:
@@ -129,7 +119,7 @@ def pool(sources: Sequence[Source]) -> Source:
             for place, study in source.studies.items()
         }
         notes = dict.fromkeys(note for source in sources for note in source.notes)
-        found = Source("", records, left_out, studies, tuple(notes))
+        found = RunSet("", records, left_out, studies, tuple(notes))
     _check(found.runs)
     return found
 
@@ -148,12 +138,12 @@ def _check(runs: Iterable[RunRecord]) -> None:
         if (run.data, run.metric) != (other.data, other.metric):
             raise RunError(
                 f"{other.folder} and {run.folder}: task {run.task}, seed {run.seed} must have the "
-                f"same rows and metric in all runs of a report, found others ({other.metric} and "
-                f"{run.metric}); report them apart"
+                "same rows and metric in all runs of a report, found different ones "
+                f"({other.metric} and {run.metric}); report them separately"
             )
 
 
-def find_missing(wanted: Iterable[Key], found: AbstractSet[Key]) -> list[str]:
+def find_missing(wanted: Iterable[RunKey], found: AbstractSet[RunKey]) -> list[str]:
     """Return a line for each wanted block (a task and a seed) that lacks runs."""
     missing = []
     for (task, seed), keys in group(sorted(wanted), lambda key: (key[2], key[4])).items():

@@ -41,10 +41,10 @@ _LATEX = str.maketrans({
 })  # fmt: skip
 
 Value = str | float | None
-Place = tuple[str, str]  # model and protocol
+SectionKey = tuple[str, str]  # model and protocol
 
 
-class Part(NamedTuple):
+class SectionNotes(NamedTuple):
     """The label and the notes of one model and protocol in a table."""
 
     label: str | None = None  # that runs are missing
@@ -90,11 +90,11 @@ class Table:
     data: pd.DataFrame  # one value per cell
     hidden: Sequence[str] = ()  # columns for data files only
     brief: Sequence[str] = ()  # columns for a terminal
-    parts: Mapping[Place, Part] = field(default_factory=dict)
+    parts: Mapping[SectionKey, SectionNotes] = field(default_factory=dict)
     notes: Sequence[str] = ()
     empty: str = "No runs."
 
-    def grids(self, *, brief: bool = False) -> dict[Place | None, Grid]:
+    def grids(self, *, brief: bool = False) -> dict[SectionKey | None, Grid]:
         """Return the text of each model and protocol; columns of a pair are joined."""
         titles = dict.fromkeys(_PAIR.sub("", column) for column in self.data)
         left_out = {*_PLACE, *self.hidden}
@@ -108,9 +108,9 @@ class Table:
             return {}
         if [*self.data][:2] != _PLACE:
             return {None: Grid(self.title, show(self.data))}
-        found: dict[Place | None, Grid] = {}
+        found: dict[SectionKey | None, Grid] = {}
         for place, data in self.data.groupby(_PLACE, sort=False):
-            part = self.parts.get(place, Part())
+            part = self.parts.get(place, SectionNotes())
             label = f" ({part.label})" if part.label else ""
             title = f"{self.title}; {place[0]}, protocol {place[1]}{label}"
             found[place] = Grid(title, show(data), part.notes)

@@ -1,1 +1,1 @@
-"""Studies: tasks x methods x seeds as runs in one folder; a call does those that are missing."""
+"""Studies: tasks x methods x seeds as runs in one folder; a call executes the missing ones."""

@@ -1,4 +1,4 @@
-"""Do the runs of one block, one after the other.
+"""Execute the runs of one block, one after the other.
 
 A failed run is recorded, and the block continues; runs that depend on it are skipped. Nothing is
 kept in memory between runs, so another process can continue a block at any point.
@@ -20,7 +20,7 @@ from auber.errors import RunError
 from auber.models import checkpoint
 from auber.run import provenance
 from auber.study.folder import Listener, State, StudyFolder
-from auber.study.plan import EMBEDDED, MATCHED, START, Block, Study, StudyRun
+from auber.study.plan import GENERATED, REFERENCE, START, Block, Study, StudyRun
 from auber.system.locks import held
 from auber.system.progress import Progress
 
@@ -44,8 +44,8 @@ class BlockJob:
         return [name for name in self.names if not self.folder.state(self.block, name).is_settled]
 
 
-def do_block(job: BlockJob, listener: Listener) -> None:
-    """Do the runs of a job; the caller has claimed the block."""
+def run_block(job: BlockJob, listener: Listener) -> None:
+    """Execute the runs of a job; the caller has claimed the block."""
     folder, block = job.folder, job.block
     task: TaskData | None = None
     for run in job.study.runs(block):
@@ -69,7 +69,7 @@ def do_block(job: BlockJob, listener: Listener) -> None:
                 torch.cuda.empty_cache()
         listener.settled(folder.outcome(block, run))
         if not job.study.keep_weights:
-            folder.drop_weights(block)
+            folder.delete_weights(block)
 
 
 def _is_done(folder: StudyFolder, block: Block, run: StudyRun) -> bool:
@@ -95,7 +95,7 @@ def _do_run(job: BlockJob, run: StudyRun, task: TaskData, progress: Progress) ->
         if run.method is None:
             api.finetune(model, **options)
             return
-        heads = folder.run_path(block, MATCHED) if run.is_matched else None
+        heads = folder.run_path(block, REFERENCE) if run.is_matched else None
         origin = _model(study, folder, block, task) if study.needs_origin(block, run) else None
         api.prune(model, method=run.method, heads=heads, origin=origin, **options)
 
@@ -120,11 +120,11 @@ def _require_same_start(folder: StudyFolder, study: Study, block: Block) -> None
 
 def _model(study: Study, folder: StudyFolder, block: Block, task: TaskData) -> str | Path:
     """Return the model to fine-tune; the generated one is made once for a block."""
-    if study.model != EMBEDDED:
+    if study.model != GENERATED:
         return study.model
     from auber.data.generated import build_model, build_tokenizer
 
-    path = folder.block_path(block) / EMBEDDED
+    path = folder.block_path(block) / GENERATED
     with held(path.parent, ".making", wait=60.0):  # on Ray, two runs of a block may need it at once
         if not path.is_dir():
             # Without the classifier, which is untrained and would be taken for a trained one.

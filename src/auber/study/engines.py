@@ -1,7 +1,7 @@
-"""Do the blocks of a study in this process, or in several processes of this machine.
+"""Run the blocks of a study in this process, or in several processes of this machine.
 
 Engines read from the folder how runs end. A run that raises an error is not retried. A run that
-loses its worker (killed, out of memory) continues in another one; see `Losses`.
+loses its worker (killed, out of memory) continues in another one; see `LostWorkers`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import FrameType
 from typing import NoReturn
 
 from auber.errors import ConfigError, unknown_name
-from auber.study.block import BlockJob, do_block
+from auber.study.block import BlockJob, run_block
 from auber.study.folder import Listener
 from auber.study.plan import Block
 from auber.system.locks import HeldError
@@ -32,10 +32,10 @@ _LEAVE_WITHIN = 10.0  # seconds that a stopped worker has to close its files
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a study is computed, and what each run gets there."""
+class Engine:
+    """What computes a study, and what each run gets there."""
 
-    engine: str = "local"
+    name: str = "local"
     jobs: int = 1  # blocks at a time on this machine
     num_cpus: float | None = None  # of a run on Ray; 1 if it is not given
     num_gpus: float | None = None  # of a run on Ray; 0 if it is not given
@@ -43,18 +43,18 @@ class Place:
     patience: float = 300  # seconds to wait for a node of Ray with room; an autoscaler needs some
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise ConfigError(unknown_name("engine", self.engine, ENGINES))
+        if self.name not in ENGINES:
+            raise ConfigError(unknown_name("engine", self.name, ENGINES))
         for option, value in (("--num-cpus", self.num_cpus), ("--num-gpus", self.num_gpus)):
-            if value is not None and self.engine != "ray":
+            if value is not None and self.name != "ray":
                 raise ConfigError(
-                    f"{option} goes with --engine ray, found engine {self.engine}; leave it out"
+                    f"{option} goes with --engine ray, found engine {self.name}; leave it out"
                 )
             if value is not None and value < 0:
                 raise ConfigError(f"{option} must be a number from 0, found {value:g}")
         if self.jobs < 1:
             raise ConfigError(f"--jobs must be a whole number from 1, found {self.jobs}")
-        if self.engine == "local" and self.jobs > 1:
+        if self.name == "local" and self.jobs > 1:
             raise ConfigError(
                 f"engine local does one run at a time, found --jobs {self.jobs}; "
                 "add --engine processes or ray"
@@ -67,24 +67,24 @@ class Place:
         return {name: amount for name, amount in shares.items() if amount}
 
 
-def run_local(jobs: Sequence[BlockJob], listener: Listener, place: Place) -> None:
-    """Do one block after the other in this process."""
+def run_local(jobs: Sequence[BlockJob], listener: Listener, engine: Engine) -> None:
+    """Run one block after the other in this process."""
     for job in jobs:
         with ExitStack() as claim:
             if claim_block(job, listener, claim):
-                do_block(job, listener)
+                run_block(job, listener)
 
 
-def run_processes(jobs: Sequence[BlockJob], listener: Listener, place: Place) -> None:
-    """Do some blocks at a time, each in a process of its own; they share a GPU."""
-    watch, losses = Watch(jobs, listener), Losses(place.retries)
+def run_processes(jobs: Sequence[BlockJob], listener: Listener, engine: Engine) -> None:
+    """Run several blocks at a time, each in a process of its own; they share a GPU."""
+    watch, losses = FolderWatcher(jobs, listener), LostWorkers(engine.retries)
     waiting = deque(jobs)
     active: dict[SpawnProcess, tuple[BlockJob, ExitStack]] = {}
     # spawn: a forked child of a process that has used threads or a GPU can hang.
     context = multiprocessing.get_context("spawn")
     try:
         while waiting or active:
-            while waiting and len(active) < place.jobs:
+            while waiting and len(active) < engine.jobs:
                 job, claim = waiting.popleft(), ExitStack()
                 if claim_block(job, listener, claim):
                     process = context.Process(target=_work, args=(job,), daemon=True)
@@ -125,7 +125,7 @@ def claim_block(job: BlockJob, listener: Listener, claims: ExitStack) -> bool:
     return True
 
 
-class Watch:
+class FolderWatcher:
     """Report runs that other processes settle, by looking at the folder."""
 
     def __init__(self, jobs: Sequence[BlockJob], listener: Listener) -> None:
@@ -141,7 +141,7 @@ class Watch:
                 self._listener.settled(job.folder.outcome(block, name))
 
 
-class Losses:
+class LostWorkers:
     """Count lost workers, and decide whether a run is retried.
 
     A run that makes progress between two losses is always retried. A run that loses its worker more
@@ -154,13 +154,13 @@ class Losses:
         self._losses: dict[tuple[Block, str], tuple[tuple[int, int], int]] = {}
 
     def may_retry(self, job: BlockJob, reason: str) -> bool:
-        """Count a loss and record a failure if it was one too many; return whether work is left."""
+        """Count a lost worker, record a failure after too many; return whether work is left."""
         unsettled = job.unsettled()
         if not unsettled:
             return False
         # Runs are done in order, so the worker was in the first unsettled one.
         key = (job.block, unsettled[0])
-        place = job.folder.advance(*key)
+        place = job.folder.progress_of(*key)
         before, times = self._losses.get(key, (place, 0))
         times = times + 1 if place == before else 1
         self._losses[key] = (place, times)
@@ -174,14 +174,14 @@ class Losses:
         return len(unsettled) > 1
 
 
-def do_block_quietly(job: BlockJob) -> None:
-    """Do a block in a worker, without the bars and advice of libraries."""
+def run_block_quietly(job: BlockJob) -> None:
+    """Run a block in a worker, without progress bars and advice of libraries."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    do_block(job, Listener())  # the folder reports what is done
+    run_block(job, Listener())  # the folder reports what is done
 
 
 class Terminated(SystemExit):
@@ -195,7 +195,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _work(job: BlockJob) -> None:
-    """Do a block in a process that ends with its parent."""
+    """Run a block in a process that ends with its parent."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -207,4 +207,4 @@ def _work(job: BlockJob) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminate)
     threading.Thread(target=end_with_the_parent, daemon=True).start()
-    do_block_quietly(job)
+    run_block_quietly(job)

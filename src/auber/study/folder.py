@@ -16,20 +16,33 @@ import shutil
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
+from statistics import fmean
+
+from pydantic import ConfigDict
 
 from auber.config import Value, make_config
 from auber.errors import RunError
 from auber.run.files import MODELS
 from auber.run.records import ResultRecord
-from auber.study.plan import EMBEDDED, MATCHED, START, Block, PlacedRun, Study, StudyRun, read_study
+from auber.study.plan import (
+    GENERATED,
+    REFERENCE,
+    START,
+    Block,
+    PlacedRun,
+    Study,
+    StudyRun,
+    read_study,
+    select_runs,
+)
 from auber.system.files import write_json, write_text
 from auber.system.locks import drop_foreign_lock, held
 from auber.system.progress import Progress
-from auber.system.records import Count, Record, read_if_there
+from auber.system.records import Record, read_if_there
 
 RECORD = "study.toml"
 CLAIM = ".claim"
@@ -59,10 +72,8 @@ class State(StrEnum):
 class FailureRecord(Record):
     """Why a run has no result: `NAME.failed.json`."""
 
-    task: str
-    protocol: str
-    seed: Count
-    run: str
+    model_config = ConfigDict(extra="ignore")  # older versions also wrote what its path says
+
     error: str
     skipped: bool
 
@@ -116,7 +127,7 @@ class StudyFolder:
                 f"{self.path}: holds another study: {', '.join(changed)}; "
                 "restore that or choose another --out"
             )
-        if MATCHED in recorded.methods or MATCHED not in study.methods:
+        if REFERENCE in recorded.methods or REFERENCE not in study.methods:
             return
         alone = [
             self.run_path(block, run)
@@ -127,8 +138,9 @@ class StudyFolder:
         if alone:
             more = f" and {len(alone) - 1} more" if len(alone) > 1 else ""
             raise RunError(
-                f"{alone[0]}{more}: done without '{MATCHED}', but its fine-tuning must be the "
-                f"same; delete its folder to repeat it, or choose another --out to add '{MATCHED}'"
+                f"{alone[0]}{more}: done without '{REFERENCE}', but its fine-tuning must be the "
+                "same; delete its folder to repeat it, or choose another --out to add "
+                f"'{REFERENCE}'"
             )
 
     def recorded(self) -> Study | None:
@@ -209,7 +221,7 @@ class StudyFolder:
             _delete_folder(folder)
         return folder
 
-    def advance(self, block: Block, run: str) -> tuple[int, int]:
+    def progress_of(self, block: Block, run: str) -> tuple[int, int]:
         """Return how far a run has come: its finished stages and the bytes of its ledger."""
         folder = self.run_path(block, run)
         ledger = folder / "scores.jsonl"
@@ -231,10 +243,9 @@ class StudyFolder:
             trace = "".join(traceback.format_exception(error))
             path.with_suffix(".txt").write_text(trace, encoding="utf-8")
             error = f"{type(error).__name__}: {error}".splitlines()[0]
-        record = FailureRecord(**asdict(block), run=run, error=error, skipped=skipped)
-        write_json(path, record.to_json())
+        write_json(path, FailureRecord(error=error, skipped=skipped).to_json())
 
-    def forget_failure(self, block: Block, run: StudyRun) -> None:
+    def clear_failure(self, block: Block, run: StudyRun) -> None:
         """Delete the failure of a run so that it is tried again."""
         path = self._failure_path(block, run)
         path.unlink(missing_ok=True)
@@ -244,7 +255,7 @@ class StudyFolder:
         folder = self.run_path(block, run)
         return folder.with_name(f"{folder.name}{FAILED}")
 
-    def drop_weights(self, block: Block) -> None:
+    def delete_weights(self, block: Block) -> None:
         """Delete the models of finished runs, but the fine-tuned one only if no run needs it."""
         asked = read_study(self.path / RECORD).runs(block)
         complete = [run for run in asked if self.state(block, run) is State.COMPLETE]
@@ -255,7 +266,7 @@ class StudyFolder:
             if run.name != START or is_over
             for name in ("model", MODELS)
         ]
-        for folder in [*dropped, *([self.block_path(block) / EMBEDDED] if is_over else [])]:
+        for folder in [*dropped, *([self.block_path(block) / GENERATED] if is_over else [])]:
             with suppress(OSError):  # costs room, but no result
                 _delete_folder(folder)
 
@@ -334,3 +345,50 @@ def joined_studies(old: Study, new: Study) -> Study:
 
 def _join_text(old: Study | None, new: Study) -> str:
     return (new if old is None else joined_studies(old, new)).to_toml()
+
+
+class Clock:
+    """The times of finished runs, to estimate those of others.
+
+    A run is expected to take the mean time of the finished runs of its method on its task, else of
+    its method on any task. The method of the run that fine-tunes is None.
+    """
+
+    def __init__(self) -> None:
+        self._times: list[tuple[str, str | None, float]] = []
+
+    def add(self, task: str, method: str | None, seconds: float) -> None:
+        """Add a finished run."""
+        self._times.append((task, method, seconds))
+
+    def expect(self, task: str, method: str | None) -> float | None:
+        """Return the expected seconds of a run, None if no run of its method has finished."""
+        same = [(where, seconds) for where, what, seconds in self._times if what == method]
+        times = [s for where, s in same if where == task] or [s for _, s in same]
+        return fmean(times) if times else None
+
+    def estimate(self, runs: Sequence[PlacedRun]) -> tuple[float, int]:
+        """Return the expected seconds of these runs, and the number of those not included.
+
+        Runs are not included if no run of their method has finished.
+        """
+        expected = [self.expect(block.task, run.method) for block, run in runs]
+        known = [seconds for seconds in expected if seconds is not None]
+        return sum(known), len(expected) - len(known)
+
+    def guess(self, runs: Sequence[PlacedRun]) -> float | None:
+        """Return the seconds of these runs; one of an unmeasured kind takes the mean of all."""
+        if not self._times or not runs:
+            return None
+        seconds, unknown = self.estimate(runs)
+        return seconds + unknown * fmean(seconds for *_, seconds in self._times)
+
+
+def read_clock(study: Study, folder: StudyFolder) -> Clock:
+    """Return the times of all finished runs of a study."""
+    clock = Clock()
+    for block, run in select_runs(study):
+        result = folder.result(block, run)
+        if result is not None:
+            clock.add(block.task, run.method, result.cost.seconds["total"])
+    return clock

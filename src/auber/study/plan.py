@@ -46,12 +46,12 @@ from auber.config.values import parse_only
 from auber.data import TASKS, TaskData, load_task
 from auber.errors import ConfigError, unknown_name
 from auber.search.registry import METHODS, outline_method
-from auber.study.task import LONGEST_NAME, Place, StudyTask, Text
+from auber.study.task import LONGEST_NAME, PathField, StudyTask, TextField
 from auber.system.records import Count, Record, validate
 
-EMBEDDED = "agreement"  # the generated model, and the one task that it can read
+GENERATED = "agreement"  # the generated model, and the one task that it can read
 START = "start"  # the run that fine-tunes the model shared by a block
-MATCHED = "auber"  # the run whose number of heads and tunings others take over
+REFERENCE = "auber"  # the run whose number of heads and tunings others take over
 
 _OWN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _REPORT = "report"  # the folder that `auber report` writes into a study's
@@ -120,7 +120,7 @@ class StudyRun:
     @property
     def needs(self) -> tuple[str, ...]:
         """Return the runs of the block that must be complete before it."""
-        return (START,) * self.from_start + (MATCHED,) * self.is_matched
+        return (START,) * self.from_start + (REFERENCE,) * self.is_matched
 
 
 PlacedRun = tuple[Block, StudyRun]
@@ -129,19 +129,19 @@ PlacedRun = tuple[Block, StudyRun]
 class Study(Record):
     """What to compare: tasks x protocols x seeds, and the methods on each."""
 
-    model: Text
+    model: TextField
     tasks: dict[str, StudyTask]
     methods: Annotated[tuple[str, ...], _require_known("method", METHODS)]
     seeds: Seeds
     protocols: Annotated[tuple[str, ...], _require_known("protocol", PROTOCOLS)]
-    preset: Text = "default"
+    preset: TextField = "default"
     draws: Annotated[int, Field(ge=1, le=1000)] = 1  # each is a run of every block
     settings: Annotated[dict[str, Any], AfterValidator(flatten_tables)] = Field(
         default_factory=dict
     )
-    data: Place | None = None
+    data: PathField | None = None
     keep_weights: bool = True
-    weights: Text | None = None  # digest of the encoder; None until its weights are read
+    weights: TextField | None = None  # digest of the encoder; None until its weights are read
 
     @field_validator("tasks", mode="before")
     @classmethod
@@ -176,7 +176,7 @@ class Study(Record):
 
     @property
     def model_name(self) -> str:
-        """Return the model as it is recorded: of a folder its last part."""
+        """Return the model as it is recorded; for a folder, its last part."""
         # Path.exists raises where a name is longer than the system allows.
         return Path(self.model).resolve().name if os.path.exists(self.model) else self.model  # noqa: PTH110
 
@@ -192,11 +192,11 @@ class Study(Record):
     def runs(self, block: Block) -> list[StudyRun]:
         """Return the runs of a block in their order."""
         found = [StudyRun(START, None, from_start=False, is_matched=False)]
-        for name in sorted(self.methods, key=lambda name: name != MATCHED):
+        for name in sorted(self.methods, key=lambda name: name != REFERENCE):
             method = outline_method(name)
             # Under heldout, a control is fine-tuned on the reward rows too.
             from_start = method.removes_heads or block.protocol != "heldout"
-            is_matched = not method.decides_number and method.tunes and MATCHED in self.methods
+            is_matched = not method.decides_number and method.tunes and REFERENCE in self.methods
             if name == "random":
                 found += [
                     StudyRun(f"random-{draw}", name, from_start, is_matched, draw)
@@ -243,7 +243,7 @@ class Study(Record):
 
     def resolve(self) -> Study:
         """Return the study with absolute paths, for workers in other folders."""
-        is_folder = self.model != EMBEDDED and Path(self.model).exists()
+        is_folder = self.model != GENERATED and Path(self.model).exists()
         study = self.change(
             model=str(Path(self.model).resolve()) if is_folder else self.model,
             data=self.data and self.data.resolve(),
@@ -281,16 +281,7 @@ def _toml_lines(values: Mapping[str, Any]) -> list[str]:
 
 def read_study(path: str | Path) -> Study:
     """Return the study in a TOML file; a `ConfigError` lists all of its problems."""
-    try:
-        tables = load_toml(path)
-    except FileNotFoundError as error:
-        raise ConfigError(
-            f"{path}: no such file; correct the path, 'auber study --help' shows what a study is"
-        ) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{path}: cannot be read as a study ({error}); 'auber study --help' shows one"
-        ) from error
+    tables = load_toml(path, "'auber study --help' shows a study")
     return make_study(tables, where=str(path))
 
 
@@ -374,19 +365,19 @@ def _find_contradictions(study: Study) -> Iterator[str]:
             f"the model's name must be 1 to {LONGEST_NAME} printable characters, "
             f"found {show_value(name)}; rename it or choose another"
         )
-    if study.model == EMBEDDED and set(study.tasks) != {EMBEDDED}:
+    if study.model == GENERATED and set(study.tasks) != {GENERATED}:
         yield (
-            f"the model '{EMBEDDED}' reads only the task '{EMBEDDED}', found the tasks "
+            f"the model '{GENERATED}' reads only the task '{GENERATED}', found the tasks "
             f"{', '.join(study.tasks)}; name another model or that task"
         )
     if study.data is not None and len(study.own) == len(study.tasks):
         yield "data is for known tasks, found only your own rows; leave data out"
     for name in study.methods:
         method = outline_method(name)
-        if method.removes_heads and not method.decides_number and MATCHED not in study.methods:
+        if method.removes_heads and not method.decides_number and REFERENCE not in study.methods:
             yield (
-                f"'{name}' removes as many heads as '{MATCHED}', which is not among the methods; "
-                f"add '{MATCHED}'"
+                f"'{name}' removes as many heads as '{REFERENCE}', which is not among the methods; "
+                f"add '{REFERENCE}'"
             )
             break
     tables = {"settings": study.settings}

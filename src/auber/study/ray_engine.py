@@ -1,10 +1,10 @@
-"""Do a study on Ray: each run is a Ray task, and results go through the shared folder.
+"""Run a study on Ray: each run is a Ray task, and results go through the shared folder.
 
 With `RAY_ADDRESS` the tasks go to that cluster, whose nodes need this package and the study's
 folder and data under the same paths. Without it, a cluster is started on this machine.
 
 A run is submitted when the runs that it needs are settled. A run that lost its worker or node is
-submitted again as often as `Losses` allows; Ray's own retries are off, because they cannot
+submitted again as often as `LostWorkers` allows; Ray's own retries are off, because they cannot
 distinguish a run that ends its worker from one that is hit by chance. If no node has room for a
 run for `patience` seconds, all runs that are left are recorded as failed.
 """
@@ -24,28 +24,28 @@ from auber.errors import ConfigError
 from auber.study.block import BlockJob
 from auber.study.engines import (
     LOOK_INTERVAL,
-    Losses,
-    Place,
-    Watch,
+    Engine,
+    FolderWatcher,
+    LostWorkers,
     claim_block,
-    do_block_quietly,
+    run_block_quietly,
 )
 from auber.study.folder import Listener
 from auber.study.plan import Block
 from auber.system import cluster
 
 
-def run_ray(jobs: Sequence[BlockJob], listener: Listener, place: Place) -> None:
-    """Do every run as a Ray task; the place's `jobs` is the size of a cluster on this machine."""
-    with ExitStack() as claims, _connected(place) as ray:
+def run_ray(jobs: Sequence[BlockJob], listener: Listener, engine: Engine) -> None:
+    """Run everything as Ray tasks; the engine's `jobs` is the size of a cluster on this machine."""
+    with ExitStack() as claims, _connected(engine) as ray:
         ours = [job for job in jobs if claim_block(job, listener, claims)]
-        _distribute(ray, ours, listener, place)
+        _distribute(ray, ours, listener, engine)
 
 
-def _distribute(ray: Any, jobs: Sequence[BlockJob], listener: Listener, place: Place) -> None:
-    resources = place.resources
-    watch, losses = Watch(jobs, listener), Losses(place.retries)
-    task = ray.remote(do_block_quietly).options(
+def _distribute(ray: Any, jobs: Sequence[BlockJob], listener: Listener, engine: Engine) -> None:
+    resources = engine.resources
+    watch, losses = FolderWatcher(jobs, listener), LostWorkers(engine.retries)
+    task = ray.remote(run_block_quietly).options(
         num_cpus=resources.get("CPU", 0),
         num_gpus=resources.get("GPU", 0),
         max_retries=0,
@@ -78,9 +78,9 @@ def _distribute(ray: Any, jobs: Sequence[BlockJob], listener: Listener, place: P
                     waiting.append(run)
         if _has_room(ray, resources):
             last_room = time.monotonic()
-        elif time.monotonic() - last_room > place.patience:
+        elif time.monotonic() - last_room > engine.patience:
             wanted = " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
-            message = f"no node with {wanted} is left, and none came in {place.patience:g} s"
+            message = f"no node with {wanted} is left, and none came in {engine.patience:g} s"
             _record_failures([*waiting, *active.values()], message)
             for reference in active:
                 ray.cancel(reference, force=True)
@@ -110,19 +110,19 @@ def _has_room(ray: Any, resources: Mapping[str, float]) -> bool:
 
 
 @contextmanager
-def _connected(place: Place) -> Iterator[Any]:
+def _connected(engine: Engine) -> Iterator[Any]:
     """Connect to Ray, or start it on this machine."""
-    address, resources = os.environ.get("RAY_ADDRESS"), place.resources
+    address, resources = os.environ.get("RAY_ADDRESS"), engine.resources
     ray = cluster.import_ray("engine ray")
-    if address and place.jobs > 1:
+    if address and engine.jobs > 1:
         raise ConfigError(
-            f"engine ray: --jobs is for a cluster on this machine, found {place.jobs} with "
+            f"engine ray: --jobs is for a cluster on this machine, found {engine.jobs} with "
             "RAY_ADDRESS; leave it out and set --num-cpus and --num-gpus, which limit the runs of "
             "a node"
         )
     before = signal.getsignal(signal.SIGTERM)
     try:
-        num_cpus = max(1, round(place.jobs * resources.get("CPU", 0)))
+        num_cpus = max(1, round(engine.jobs * resources.get("CPU", 0)))
         cluster.open_ray(ray, address, "engine ray", num_cpus)
     finally:  # Ray's handling of SIGTERM ends the process at once
         if threading.current_thread() is threading.main_thread():

@@ -1,4 +1,4 @@
-"""Do the missing runs of a study, in this process, in several or on Ray.
+"""Execute the missing runs of a study, in this process, in several or on Ray.
 
 All pending runs are checked before any of them begins, because a wrong name, folder or setting is
 an error of the user and not a failed run. The checks need the shape of the model and no weights.
@@ -23,9 +23,9 @@ from auber.run.request import check_pruning
 from auber.run.trackers import check_trackers
 from auber.search.registry import get_method
 from auber.study.block import BlockJob
-from auber.study.engines import Place, run_local, run_processes
+from auber.study.engines import Engine, run_local, run_processes
 from auber.study.folder import Listener, Outcome, StudyFolder
-from auber.study.plan import EMBEDDED, START, PlacedRun, Study, select_runs
+from auber.study.plan import GENERATED, START, PlacedRun, Study, select_runs
 from auber.study.ray_engine import run_ray
 from auber.system.locks import HeldError
 
@@ -39,22 +39,22 @@ def run_study(
     listener: Listener,
     *,
     runs: Sequence[PlacedRun] | None = None,
-    place: Place | None = None,
+    engine: Engine | None = None,
     track: Sequence[str] = (),
     allow_upgrade: bool = False,
     command: str | None = None,
 ) -> list[Outcome]:
-    """Do the missing ones of some runs (default: all), and return the outcome of each.
+    """Execute those of the runs (default: all) that are missing; return all their outcomes.
 
     `track` names experiment trackers. Runs that other versions of the packages began are resumed
     only with `allow_upgrade`.
     """
     trackers = check_trackers(track)
-    place = place or Place()
+    engine = engine or Engine()
     runs = select_runs(study) if runs is None else runs
     folder.check(study)
     pending = folder.pending(study, runs)
-    check_runs(study, pending, place.engine)
+    check_runs(study, pending, engine.name)
     study = identify_rows(study, folder, pending, listener.say)
     study = identify_weights(study, pending)
     folder.open(study)
@@ -62,9 +62,9 @@ def run_study(
         # If another process works on the block, it takes care of failures and weights.
         with suppress(HeldError), folder.claim(block):
             for _, run in (placed for placed in runs if placed[0] == block):
-                folder.forget_failure(block, run)
+                folder.clear_failure(block, run)
             if not study.keep_weights:
-                folder.drop_weights(block)
+                folder.delete_weights(block)
     pending = folder.pending(study, runs)
     resolved = study.resolve()
     jobs = [
@@ -81,7 +81,7 @@ def run_study(
     ]
     engines = {"local": run_local, "processes": run_processes, "ray": run_ray}
     if jobs:
-        engines[place.engine](jobs, listener, place)
+        engines[engine.name](jobs, listener, engine)
     return [folder.outcome(block, run) for block, run in runs]
 
 
@@ -119,7 +119,7 @@ def check_runs(study: Study, pending: Sequence[PlacedRun], engine: str) -> None:
 
 def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the model without its weights, and its tokenizer."""
-    if study.model == EMBEDDED:
+    if study.model == GENERATED:
         from auber.data.generated import build_model, build_tokenizer
 
         return build_model(task.num_labels, 0), build_tokenizer()
@@ -161,7 +161,7 @@ def identify_weights(study: Study, pending: Sequence[PlacedRun]) -> Study:
     Raise `ConfigError` if the study file names another digest.
     """
     readers = [b for b, run in pending if not run.from_start or study.needs_origin(b, run)]
-    if study.model == EMBEDDED or not readers:
+    if study.model == GENERATED or not readers:
         return study
     task = study.load_task(readers[0].task)
     model = checkpoint.load_classifier(

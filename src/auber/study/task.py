@@ -23,9 +23,9 @@ def _require_path(path: Any) -> Any:
     return path
 
 
-Text = Annotated[Name, Field(min_length=1, max_length=LONGEST_NAME)]
-Place = Annotated[Path, Field(strict=False), BeforeValidator(_require_path)]
-Columns = Annotated[tuple[Text, ...], BeforeValidator(split_names)]
+TextField = Annotated[Name, Field(min_length=1, max_length=LONGEST_NAME)]
+PathField = Annotated[Path, Field(strict=False), BeforeValidator(_require_path)]
+Columns = Annotated[tuple[TextField, ...], BeforeValidator(split_names)]
 
 
 class StudyTask(Record):
@@ -37,14 +37,16 @@ class StudyTask(Record):
 
     model_config = ConfigDict(extra="allow")
 
-    train: Place | None = None
-    dev: Place | None = None
-    kind: Text | None = None
+    train: PathField | None = None
+    dev: PathField | None = None
+    kind: TextField | None = None
     text: Columns | None = None
-    label: Text | None = None
+    label: TextField | None = None
     labels: Columns | None = None
-    metric: Text | None = None
-    rows: Text | None = None  # digest of all that a score depends on; None until the rows are read
+    metric: TextField | None = None
+    rows: TextField | None = (
+        None  # digest of all that a score depends on; None until the rows are read
+    )
 
     @model_validator(mode="after")
     def _check(self) -> StudyTask:

@@ -84,17 +84,9 @@ def validate(cls: type[R], data: Any) -> tuple[R | None, list[str]]:
     return None, problems
 
 
-def read(
-    cls: type[R],
-    path: str | Path,
-    remedy: str,
-    *,
-    missing: str = "correct the path",
-    error: type[AuberError] = RunError,
-) -> R:
+def read(cls: type[R], path: str | Path, remedy: str, *, missing: str = "correct the path") -> R:
     """Return the record in a JSON file; `missing` is the remedy where there is no such file."""
-    data = read_json(path, remedy, missing=missing, error=error)
-    return parse(cls, data, str(path), remedy, error=error)
+    return parse(cls, read_json(path, remedy, missing=missing), str(path), remedy)
 
 
 def read_if_there(cls: type[R], path: Path, remedy: str) -> R | None:
