@@ -158,7 +158,6 @@ def run(arguments: argparse.Namespace) -> None:
             api.prune(
                 arguments.model,
                 task=KINDS[arguments.kind].texts(material.tune, count),
-                method="fisher",
                 keep=arguments.keep,
                 config=config,
                 out=folder,

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
-from auber.data.encoding import EncodedRows, encode_rows, encode_words
-from auber.data.rows import Rows, WordRows
+from auber.data.encoding import EncodedRows, encode_split
+from auber.data.rows import AnyRows, Rows, TextRows, WordRows
+from auber.data.task import TaskData
 from auber.data.texts import Texts, make_texts
+from auber.errors import ConfigError
 from auber.export import GRAPH
 from auber.export.int8 import quantise
 from auber.export.onnx import Graph, missing_packages, write_graph
 from auber.export.source import Source
 from auber.metrics.tags import TagTruth
 from auber.training.evaluation import predict
-from benchmarks.fidelity.measures import compare_scores, compare_tags
+from benchmarks.fidelity.measures import compare_scores, compare_tags, compare_vectors
 from benchmarks.fidelity.texts import CANDIDATES, Material, Side, tag_words
 
 MAX_LENGTH = 128
+Measures = dict[str, float]
+Row = TypeVar("Row")
 
 
 class Kind(ABC):
@@ -35,71 +38,67 @@ class Kind(ABC):
         """Return this many texts to prune with."""
 
     @abstractmethod
-    def encode(self, source: Source, side: Side, count: int | None) -> EncodedRows:
-        """Return the rows to measure on: of this many queries or texts, or of all."""
+    def rows(self, side: Side) -> AnyRows:
+        """Return the rows to measure on, with placeholders for labels."""
 
     @abstractmethod
-    def compare(self, rows: EncodedRows, unpruned: torch.Tensor, own: torch.Tensor) -> Measures:
-        """Return the fidelity of a model's outputs."""
-
-
-Measures = dict[str, float]
+    def compare(self, side: Side, rows: EncodedRows, unpruned: Tensor, own: Tensor) -> Measures:
+        """Return the fidelity of a model's outputs for these rows."""
 
 
 class _Reranker(Kind):
     """Pairs of a query and a passage with a score."""
 
     def texts(self, side: Side, count: int) -> Texts:
-        rows = [{"query": query, "passage": passage} for query, passage in side.pairs()[:count]]
-        return make_texts(_checked(rows, count), text=("query", "passage"), group="query")
+        pairs = _checked(side.pairs(), count)
+        rows = [{"query": query, "passage": passage} for query, passage in pairs]
+        return make_texts(rows, text=("query", "passage"), group="query")
 
-    def encode(self, source: Source, side: Side, count: int | None) -> EncodedRows:
-        pairs = side.pairs()[: None if count is None else count * CANDIDATES]
-        rows = Rows.from_columns(tuple(zip(*pairs, strict=True)), [0.0] * len(pairs))
-        return encode_rows(source.tokenizer, rows, MAX_LENGTH, is_regression=True)
+    def rows(self, side: Side) -> AnyRows:
+        columns = tuple(zip(*side.pairs(), strict=True))
+        return Rows.from_columns(columns, [0.0] * len(columns[0]))
 
-    def compare(self, rows: EncodedRows, unpruned: torch.Tensor, own: torch.Tensor) -> Measures:
-        return compare_scores(*(_array(each).reshape(-1, CANDIDATES) for each in (unpruned, own)))
+    def compare(self, side: Side, rows: EncodedRows, unpruned: Tensor, own: Tensor) -> Measures:
+        return compare_scores(unpruned.reshape(-1, CANDIDATES), own.reshape(-1, CANDIDATES))
+
+
+class _Encoder(Kind):
+    """Sentences with a vector each."""
+
+    def texts(self, side: Side, count: int) -> Texts:
+        return make_texts([{"text": text} for text in _checked(side.texts, count)])
+
+    def rows(self, side: Side) -> AnyRows:
+        return TextRows(side.texts, (None,) * len(side.texts))
+
+    def compare(self, side: Side, rows: EncodedRows, unpruned: Tensor, own: Tensor) -> Measures:
+        return compare_vectors(unpruned, own, side.places())
 
 
 class _Tagger(Kind):
     """Words in lower case with a tag each."""
 
     def texts(self, side: Side, count: int) -> Texts:
-        rows = [{"tokens": words} for words in _words(side.texts)]
-        return make_texts(_checked(rows[:count], count), text="tokens")
+        texts = _checked(side.texts, count)
+        return make_texts([{"tokens": tag_words(text)[0]} for text in texts], text="tokens")
 
-    def encode(self, source: Source, side: Side, count: int | None) -> EncodedRows:
-        words = tuple(map(tuple, _words(side.texts[:count])))
-        rows = WordRows(words, tuple((0,) * len(each) for each in words))
-        names = [source.model.config.id2label[number] for number in range(source.model.num_labels)]
-        return encode_words(source.tokenizer, rows, MAX_LENGTH, names)
+    def rows(self, side: Side) -> AnyRows:
+        words = tuple(tuple(tag_words(text)[0]) for text in side.texts)
+        return WordRows(words, tuple((0,) * len(each) for each in words))
 
-    def compare(self, rows: EncodedRows, unpruned: torch.Tensor, own: torch.Tensor) -> Measures:
+    def compare(self, side: Side, rows: EncodedRows, unpruned: Tensor, own: Tensor) -> Measures:
         truth = rows.truth(torch.device("cpu"))
         assert isinstance(truth, TagTruth)
-        return compare_tags(
-            *(each.cpu()[truth.places].argmax(-1).numpy() for each in (unpruned, own))
-        )
+        return compare_tags(*(each[truth.places].argmax(-1) for each in (unpruned, own)))
 
 
-def _words(texts: Iterable[str]) -> list[list[str]]:
-    """Return the words of texts that have at least two; the order of texts stays."""
-    found = (tag_words(text)[0] for text in texts)
-    return [words for words in found if len(words) > 1]
-
-
-def _checked(rows: list[Any], count: int) -> list[Any]:
+def _checked(rows: Sequence[Row], count: int) -> Sequence[Row]:
     if len(rows) < count:
-        raise SystemExit(f"--texts must be at most {len(rows)}, found {count}")
-    return rows
+        raise ConfigError(f"--counts must be at most {len(rows)}, found {count}; prepare more")
+    return rows[:count]
 
 
-def _array(values: torch.Tensor) -> NDArray[np.float64]:
-    return values.double().cpu().numpy()
-
-
-KINDS: dict[str, Kind] = {"reranker": _Reranker(), "tagger": _Tagger()}
+KINDS: dict[str, Kind] = {"reranker": _Reranker(), "encoder": _Encoder(), "tagger": _Tagger()}
 
 
 class Judge:
@@ -109,7 +108,12 @@ class Judge:
         self, kind: str, unpruned: Source, material: Material, count: int | None, *, int8: bool
     ) -> None:
         self._kind, self._int8 = KINDS[kind], int8
-        self._rows = self._kind.encode(unpruned, material.held_out, count)
+        self._side = material.held_out
+        if count is not None or kind == "encoder":
+            self._side = self._side.first(count or len(self._side.queries))
+        rows = self._kind.rows(self._side)
+        task = TaskData("held out", rows, rows, None, "")
+        self._rows = encode_split(unpruned.tokenizer, task, "train", MAX_LENGTH)
         self._wanted = predict(unpruned.model, self._rows).cpu()
 
     @property
@@ -125,7 +129,8 @@ class Judge:
         return forms
 
     def _compare(self, model: Any) -> Measures:
-        return self._kind.compare(self._rows, self._wanted, predict(model, self._rows).cpu())
+        own = predict(model, self._rows).cpu()
+        return self._kind.compare(self._side, self._rows, self._wanted, own)
 
 
 def make_int8(source: Source) -> Graph:

@@ -62,13 +62,28 @@ class Side(Record):
     queries: tuple[Count, ...]
     candidates: tuple[tuple[Count, ...], ...]
 
-    def pairs(self) -> list[tuple[str, str]]:
+    def places(self) -> list[tuple[int, int]]:
         """Return each query with each of its candidates, query after query."""
         return [
-            (self.texts[query], self.texts[place])
+            (query, place)
             for query, places in zip(self.queries, self.candidates, strict=True)
             for place in places
         ]
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the texts of `places`."""
+        return [(self.texts[query], self.texts[place]) for query, place in self.places()]
+
+    def first(self, queries: int) -> Side:
+        """Return the first queries and their candidates, without the texts of the others."""
+        asked, candidates = self.queries[:queries], self.candidates[:queries]
+        used = sorted({*asked, *(place for places in candidates for place in places)})
+        new = {place: number for number, place in enumerate(used)}
+        return Side(
+            texts=tuple(self.texts[place] for place in used),
+            queries=tuple(new[place] for place in asked),
+            candidates=tuple(tuple(new[place] for place in places) for places in candidates),
+        )
 
 
 class Material(Record):

@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
+import auber
+from auber.data.generated import make_agreement
 from tests.cli.conftest import SMALL
+from tests.small import small_start
 
 
 def test_finetune_then_prune(run_auber, files, own_rows, tmp_path):
@@ -149,3 +154,83 @@ def test_several_sizes_and_rows_set_aside(run_auber, files, own_rows, tmp_path):
     code, _, err = run_auber(*command, *tolerance)
     assert (code, (tmp_path / "other").exists()) == (2, False)
     assert "--tolerance 1 needs 300 rows held out of train, and that is more than half of" in err
+
+
+@pytest.fixture(scope="module")
+def ranker(tmp_path_factory):
+    """The folder of a model with one output, and pairs without labels."""
+    folder = tmp_path_factory.mktemp("ranker")
+    auber.save(*small_start(num_labels=1), folder / "model")
+    texts = make_agreement(0, 200, 24).train.first
+    pairs = [f'the key {row // 5},"{text}",{row % 2}\n' for row, text in enumerate(texts)]
+    (folder / "pairs.csv").write_text("query,passage,label\n" + "".join(pairs))
+    return folder
+
+
+def test_texts_without_labels(run_auber, ranker, tmp_path):
+    command = ["prune", "--model", ranker / "model", "--text", "query,passage", *SMALL]
+    command += ["--texts", ranker / "pairs.csv", "--group", "query"]
+    code, out, err = run_auber(
+        *command, "--method", "fisher", "--keep", "0.8", "--out", tmp_path / "run"
+    )
+    assert code == 0, err
+    assert re.search(r"^dev spearman with the unpruned model -?[\d.]+, train ", out, re.MULTILINE)
+    orders = r"within 8 groups: same first row in [\d.]+ %, NDCG@10 [\d.]+ \(a tenth below [\d.]+\)"
+    assert re.search(orders, out)
+    assert "accuracy" not in out
+    code, _, err = run_auber("report", tmp_path / "run")
+    assert code == 0, err
+    page = (tmp_path / "run" / "report" / "index.html").read_text()
+    assert re.search(orders, page)
+    assert "Without labels, dev and train are the agreement with the unpruned model." in page
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--label", "label"],
+            "--texts and --label exclude each other: the unpruned model's answers are the labels; "
+            "leave one out",
+        ),
+        (
+            ["--train", "pairs.csv"],
+            "--texts and --train exclude each other: the unpruned model's answers are the labels; "
+            "leave one out",
+        ),
+        (
+            ["--teacher"],
+            "--teacher goes with labels, and with --texts the unpruned model is the only teacher; "
+            "leave it out",
+        ),
+        (
+            ["--group", "topic"],
+            "{pairs}: Unknown column 'topic'. Known: label, passage, query; name it with --group",
+        ),
+    ],
+)
+def test_what_texts_exclude(run_auber, ranker, tmp_path, options, message):
+    pairs = ranker / "pairs.csv"
+    code, _, err = run_auber(
+        "prune", "--model", ranker / "model", "--texts", pairs, "--text", "query,passage",
+        *options, "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert (code, err) == (2, f"auber: {message.format(pairs=pairs)}\n")
+
+
+def test_a_group_needs_texts(run_auber, files, own_rows, tmp_path):
+    command = ["prune", "--model", files / "model", *own_rows, "--out", tmp_path / "run"]
+    code, _, err = run_auber(*command, "--group", "good")
+    message = "auber: --group goes with --texts; add --texts FILE, or leave it out\n"
+    assert (code, err) == (2, message)
+
+
+def test_a_teacher_beside_labels(run_auber, files, own_rows, tmp_path):
+    command = ["prune", "--model", files / "model", *own_rows, *SMALL, "--method", "fisher"]
+    command += ["--keep", "0.8", "--teacher"]
+    code, out, err = run_auber(*command, "--out", tmp_path / "run", "--json", "--quiet")
+    assert code == 0, err
+    assert json.loads(out)["config"]["teacher.outputs"] == 0.5
+    code, _, err = run_auber(*command, "--set", "teacher.outputs=0.3", "--out", tmp_path / "other")
+    message = "auber: --teacher and --set teacher.outputs name the same setting; give it once\n"
+    assert (code, err) == (2, message)

@@ -38,6 +38,17 @@ def test_an_unpruned_model_stays_as_it_is():
     assert distance(same, model, rows) < 1e-10
 
 
+def test_embeddings_may_have_been_tuned_since():
+    model = tiny_model("bert", initializer_range=0.3).eval()
+    tuned, rows = copy.deepcopy(model), random_rows(model, 200)
+    with torch.no_grad():
+        weight = tuned.bert.embeddings.word_embeddings.weight
+        weight += 0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
+    before = distance(tuned, model, rows)
+    repair(tuned, model, rows, seed=0, progress=Progress())
+    assert distance(tuned, model, rows) < 0.8 * before
+
+
 def test_what_another_unit_can_do_is_recovered(monkeypatch):
     """Neuron 1 is a copy of neuron 0, so that neuron 0 can take its place."""
     monkeypatch.setattr(module, "_PENALTY", 1e-9)
@@ -57,9 +68,9 @@ def test_what_another_unit_can_do_is_recovered(monkeypatch):
 def test_only_as_many_tokens_are_used_as_there_is_room_for(monkeypatch):
     monkeypatch.setattr(module, "_MOST_TOKENS", {"cpu": 40})
     model = tiny_model("bert").eval()
-    rows = random_rows(model, 100)
+    encoder, rows = encoder_of(model), random_rows(model, 100)
     first, second = (
-        sum(chunk.batch.num_tokens for chunk in module._draw_chunks(encoder_of(model), rows, seed))
+        sum(chunk.batch.num_tokens for chunk in module._draw_chunks(encoder, encoder, rows, seed))
         for seed in (0, 1)
     )
     assert min(first, second) > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -124,3 +125,15 @@ def test_weights_that_were_broken_before_are_a_model_error(name, value, epochs):
     )
     with pytest.raises(ModelError, match=message):
         tuned(FirstTuning(epochs=epochs), model, stage="first tuning")
+
+
+def test_losses_and_the_pace_are_recorded_about_once_a_second(monkeypatch):
+    now, recorded = [0.0], []
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    monkeypatch.setattr("auber.training.monitor.time", clock)
+    monitor = monitor_of({})
+    monitor._progress.record = lambda step, numbers: recorded.append((step, *numbers.values()))
+    for step in range(1, 6):
+        now[0] += 0.5
+        monitor.step(step, torch.tensor(step / 8))
+    assert recorded == [(1, 0.125), (3, 0.375, 2.0), (5, 0.625, 2.0)]

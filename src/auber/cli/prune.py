@@ -13,6 +13,7 @@ from auber.config import PRESETS, Config
 from auber.errors import ConfigError
 from auber.search.registry import METHODS, default_method, get_method
 
+_TEACHER = 0.5  # weight of the unpruned model's outputs, the labels have the rest
 _DEFAULTS = ", ".join(f"{each.method} (--preset {name})" for name, each in PRESETS.items())
 _SIZED = ", ".join(method.name for method in METHODS.values() if method.removes_neurons)
 
@@ -77,6 +78,14 @@ class Removal:
             help="Your own player in place of --method: a class or an object with choose_layer.",
         ),
     ] = None
+    teacher: Annotated[
+        bool,
+        typer.Option(
+            "--teacher",
+            help="Learn from the unpruned model's outputs as much as from the labels (the setting "
+            f"teacher.outputs={_TEACHER:g}).",
+        ),
+    ] = False
     origin: Annotated[
         str | None,
         typer.Option(
@@ -112,7 +121,12 @@ class Removal:
     def apply(self, config: Config) -> Config:
         """Return the settings with those that the options name."""
         size = {"units": self.units, "even": self.even or None, "tolerance": self.tolerance}
-        return config.replace({f"size.{key}": v for key, v in size.items() if v is not None})
+        config = config.replace({f"size.{key}": v for key, v in size.items() if v is not None})
+        if self.teacher and config.teacher.outputs:
+            raise ConfigError(
+                "--teacher and --set teacher.outputs name the same setting; give it once"
+            )
+        return config.replace({"teacher.outputs": _TEACHER}) if self.teacher else config
 
 
 @options.grouped
@@ -140,6 +154,11 @@ def command(
     from auber import api
     from auber.run import provenance
 
+    if removal.teacher and rows.texts is not None:
+        raise ConfigError(
+            "--teacher goes with labels, and with --texts the unpruned model is the only teacher; "
+            "leave it out"
+        )
     run.check()
     config = removal.apply(settings.build(rows.task))
     method = removal.choose_method(config)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 from rich.console import Console
 
-from auber.run.summary import describe_change, describe_sizes
+from auber.run.summary import describe_agreement, describe_change, describe_sizes, measure_of
 from auber.system.distributed import is_main_process
 from auber.system.progress import LogProgress, Progress
 
@@ -184,7 +184,7 @@ def describe_result(result: dict[str, Any]) -> list[str]:
     more = ", ".join(f"{steps} of {name}" for name, steps in others.items() if steps)
     rewards = f"{cost['rewards_computed']} rewards computed of {cost['rewards_asked']} requested; "
     return [
-        f"dev {result['metric']} {100 * dev['score']:.2f}, train "
+        f"dev {measure_of(result)} {100 * dev['score']:.2f}, train "
         f"{100 * result['train']['score']:.2f}, gap {100 * result['gap']:+.2f} points (protocol "
         f"{result['protocol']}, seed {result['seed']})",
         describe_size(result),
@@ -193,6 +193,7 @@ def describe_result(result: dict[str, Any]) -> list[str]:
         f"{cost['seconds']['total']:.0f} s",
         *describe_warnings(dev, result["metric"], "dev"),
         *describe_sizes(result),
+        *([agreement] if (agreement := describe_agreement(result)) else []),
         *([change] if (change := describe_change(result)) else []),
         *([_UNLEARNED] if learned and not learned["learned"] else []),
     ]

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from auber.cli import options, screen
 from auber.errors import AuberError, ConfigError, printable
+from auber.run.summary import name_measure
 from auber.study.folder import Clock, Listener, Outcome, State, StudyFolder, read_clock
 from auber.study.plan import Block, PlacedRun, Study, change_study, read_study, select_runs
 from auber.system.progress import Progress, describe_seconds
@@ -212,8 +213,9 @@ def _describe(outcome: Outcome) -> str:
     result = outcome.result
     if result is None:
         return _state(outcome)
+    measure = name_measure(result.metric, answered=result.answered)
     return (
-        f"dev {result.metric} {100 * result.dev.score:.2f}, train {100 * result.train.score:.2f}, "
+        f"dev {measure} {100 * result.dev.score:.2f}, train {100 * result.train.score:.2f}, "
         f"{result.heads.removed} of {result.heads.total} heads removed, "
         f"{describe_seconds(result.cost.seconds['total'])}"
     )

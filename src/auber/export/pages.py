@@ -12,6 +12,7 @@ from typing import Any
 from auber.export.source import Source
 from auber.metrics.spans import LONGEST_ANSWER
 from auber.models.remote_code import MODELING_FILE, needs_code
+from auber.run.summary import name_measure
 
 NOUNS = {
     "sequence": "A text classifier",
@@ -50,7 +51,9 @@ def write_card(source: Source, place: str) -> str:
         "card.md",
         source,
         tag=_PIPELINE_TAGS[source.task_type.name],
-        metric=metric and _HUB_METRICS.get(metric, metric),
+        # Agreement with another model is no metric of a task.
+        metric=None if result is None or result.answered else _hub_metric(result.metric),
+        measure=result and name_measure(result.metric, answered=result.answered),
         model_type=source.model.config.model_type,
         architecture=type(source.model).__name__,
         auto_class=source.task_type.auto_class,
@@ -61,6 +64,10 @@ def write_card(source: Source, place: str) -> str:
         lines=len(MODELING_FILE.read_text(encoding="utf-8").splitlines()),
         place=place,
     )
+
+
+def _hub_metric(name: str) -> str:
+    return _HUB_METRICS.get(name, name)
 
 
 def write_graph_page(source: Source, graph: str, *, is_int8: bool) -> str:

@@ -320,7 +320,7 @@ def _explain_gap(row: Row, means: pd.DataFrame) -> Row:
 def _task_rows(runs: Iterable[RunRecord]) -> list[Row]:
     columns = ("task", "metric", "classes", "train rows", "dev rows")
     grouped = group(
-        runs, lambda run: (run.task, run.metric, run.labels, run.train_rows, run.dev_rows)
+        runs, lambda run: (run.task, run.measure, run.labels, run.train_rows, run.dev_rows)
     )
     rows = []
     for facts, of_task in sorted(grouped.items()):

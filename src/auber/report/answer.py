@@ -15,7 +15,7 @@ from auber.metrics.statistics import FEWEST_PAIRS
 from auber.report.analysis import OTHER_START, Row, Section
 from auber.report.layers import Run
 from auber.report.records import CONTROL, RunRecord, count
-from auber.run.summary import describe_change
+from auber.run.summary import describe_agreement, describe_change
 
 _MORE_RUNS = (
     f"For a verdict: auber study with at least {FEWEST_PAIRS} seeds and the control {CONTROL}, "
@@ -52,7 +52,7 @@ def describe(record: RunRecord) -> str:
     device = "a CPU" if record.origin.device == "cpu" else record.origin.device
     words = describe_change({**record.to_json(), "provenance": {"device": device}})
     if words is None:
-        words = f"{record.metric} {100 * record.dev:.1f} (dev, {count(record.dev_rows, 'row')})"
+        words = f"{record.measure} {100 * record.dev:.1f} (dev, {count(record.dev_rows, 'row')})"
         if record.remaining is not None:
             words += f", multiply-adds {100 * record.remaining.multiply_adds:.0f} %"
             words += f", parameters {100 * record.remaining.parameters:.0f} %"
@@ -72,7 +72,7 @@ def find_interval(record: RunRecord) -> tuple[float, float] | None:
     """
     if record.metric != "accuracy" or not record.dev_rows:
         return None
-    if record.before is None:
+    if record.before is None or record.answered:  # the unpruned model agrees with itself
         centre, error = _share(record.dev, record.dev_rows, 4)
         return 100 * max(0.0, centre - _Z * error), 100 * min(1.0, centre + _Z * error)
     was, now = (_share(score, record.dev_rows, 2) for score in (record.before.score, record.dev))
@@ -107,9 +107,12 @@ def _judge(run: Run, *, alone: bool) -> Iterator[str]:
     gap = 100 * (record.train - record.dev)
     interval = find_interval(record)
     if interval is not None:
-        low, high = (f"{end:.1f}" if record.before is None else f"{end:+.1f}" for end in interval)
-        what = "dev score" if record.before is None else "difference"
+        is_score = record.before is None or record.answered
+        low, high = (f"{end:.1f}" if is_score else f"{end:+.1f}" for end in interval)
+        what = "dev score" if is_score else "difference"
         yield f"95 % interval of the {what}, over rows and not over seeds: {low} to {high}."
+    if (agreement := describe_agreement(record.to_json())) is not None:
+        yield f"{agreement[0].upper()}{agreement[1:]}."
     yield f"Train {100 * record.train:.2f}, {gap:+.2f} points against dev."
     if record.one_class:
         yield "Careful: the model gives every dev row the same answer, so its score means nothing."

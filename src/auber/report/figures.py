@@ -200,8 +200,8 @@ def draw_scores(section: Section, cells: RunsByTask) -> Figure:
     """Draw single scores as circles, means as dots, and intervals, with a panel for each task."""
     panels = {}
     for task, rows in group(section.rows, lambda row: row["task"]).items():
-        metric = next(iter(cells[task].values()))[0].record.metric
-        panels[f"{task}, {metric}"] = {row["method"]: row for row in rows}
+        measure = next(iter(cells[task].values()))[0].record.measure
+        panels[f"{task}, {measure}"] = {row["method"]: row for row in rows}
     with style():
         figure, drawn = _make_panels(panels, "points")
         for (axes, places), by_method in zip(drawn, panels.values(), strict=True):

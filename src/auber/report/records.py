@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field, model_validator
 from auber.errors import RunError
 from auber.run.records import (
     MOST_HEADS,
+    AgreementRecord,
     ComparedRecord,
     HeldOutRecord,
     NeuronCounts,
@@ -25,6 +26,7 @@ from auber.run.records import (
     ScoreRecord,
     Share,
 )
+from auber.run.summary import name_measure
 from auber.system.records import Count, Name, Number, Record, Whole, parse, read
 
 DATA = "GLUE"  # replaces the folder of the data in commands
@@ -122,6 +124,7 @@ class RunRecord(Record):
     seed: Whole
     draw: Whole  # of the random method, else 0
     metric: Name
+    answered: bool = False  # without labels: the score is the agreement with the unpruned model
     labels: Count
     train_rows: Count
     dev_rows: Count
@@ -139,6 +142,7 @@ class RunRecord(Record):
     remaining: RemainingSize | None = None
     before: ComparedRecord | None = None  # the fine-tuned model
     after: ComparedRecord | None = None
+    agreement: AgreementRecord | None = None
     sizes: tuple[Size, ...] = ()
     tuned_layers: tuple[Count, ...]
     rewards_asked: Count
@@ -172,6 +176,11 @@ class RunRecord(Record):
     def title(self) -> str:
         """The method, or that it is a start."""
         return "Fine-tuned start" if self.is_start else self.method
+
+    @property
+    def measure(self) -> str:
+        """What the scores are."""
+        return name_measure(self.metric, answered=self.answered)
 
     @property
     def seconds(self) -> float:

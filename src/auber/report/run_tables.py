@@ -56,10 +56,12 @@ def list_runs(runs: Sequence[Run], *, folded: bool = False) -> Grid:
     cells = pd.DataFrame(rows)
     # The subtitle names a model and a protocol that all runs share.
     shared = [name for name in ("model", "protocol") if cells[name].nunique() == 1]
-    notes = (
+    notes = [
         "Scores in points (the metric times 100). Standard error: of an accuracy on this number of "
-        "rows, not over seeds.",
-    )
+        "rows, not over seeds."
+    ]
+    if any(run.record.answered for run in runs):
+        notes.append("Without labels, dev and train are the agreement with the unpruned model.")
     title = f"Scores and costs of {count(len(rows), 'run')}"
     return Grid(title, cells.drop(columns=shared), notes, folded=folded).filled
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,8 +27,10 @@ from auber.data.task import TaskData
 from auber.data.task_types import TASK_TYPES, task_type_of_class
 from auber.data.texts import Texts
 from auber.errors import ModelError, RunError
+from auber.metrics.orders import compare_orders
 from auber.metrics.spans import SpanTruth, best_spans
 from auber.metrics.tags import NO_TAG, read_scheme
+from auber.metrics.task_metrics import get_metric, predicts_one_vector
 from auber.models.checkpoint import classes_of
 from auber.models.sentence_files import read_modules
 from auber.models.source import read_config
@@ -45,6 +48,15 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "dev")
 
+# What is measured besides the metric of the task: the reward, and what is easy to read.
+_MEASURES = {
+    "classes": ("explained",),
+    "numbers": ("r_squared",),
+    "tags": ("token_accuracy", "tag_explained"),
+    "spans": ("span_exact",),
+    "vectors": ("cosine",),
+}
+
 
 def describe_task(texts: Texts, model: str | Path | PreTrainedModel) -> TaskData:
     """Return texts as the task that a model's head is for, with placeholders for its answers."""
@@ -60,10 +72,10 @@ def describe_task(texts: Texts, model: str | Path | PreTrainedModel) -> TaskData
         config, name, head = model.config, f"the live {type(model).__name__}", type(model).__name__
         task_type = task_type_of_class(head)
     if task_type is None:
-        endings = ", ".join(f"...{each.ending}" for each in TASK_TYPES.values())
+        *heads, _ = (f"...{each.ending}" for each in TASK_TYPES.values())
         raise ModelError(
             f"{name}: has no trained head ({head}), so it has no answers to texts; give a model "
-            f"{endings}, or rows with labels to tune it on"
+            f"{', '.join(heads)}, a sentence encoder, or rows with labels to tune it on"
         )
     if getattr(config, "problem_type", None) == "multi_label_classification":
         raise ModelError(
@@ -117,6 +129,23 @@ def answer_texts(request: Request, run: Run, progress: Progress) -> Request:
     answered = replace(task, **rows)
     _require_variety(answered)
     return replace(request, task=answered, answers=outputs)
+
+
+def measure_agreement(logits: Tensor, rows: EncodedRows, task: TaskData) -> dict[str, Any]:
+    """Return what an `AgreementRecord` has, for the logits of a model on dev."""
+    truth = rows.truth(logits.device)
+    names = _MEASURES[get_metric(task.metric).compares]
+    found: dict[str, Any] = {
+        "metrics": {
+            name: float(get_metric(name).compute(logits, truth))
+            for name in dict.fromkeys((task.metric, *names))
+        }
+    }
+    if task.groups is not None and task.is_regression:
+        orders = compare_orders(logits.reshape(-1).cpu(), rows.labels, task.groups)
+        if orders is not None:
+            found["orders"] = orders
+    return found
 
 
 def _write(
@@ -213,7 +242,8 @@ def _require_variety(task: TaskData) -> None:
     if task.kind == "tokens":
         labels = [tag for tags in labels for tag in tags]
     if task.kind == "embeddings":
-        labels = ["one vector" if (vector == labels[0]).all() else "another" for vector in labels]
+        vectors = torch.from_numpy(np.stack(labels))
+        labels = ["one vector"] if predicts_one_vector(vectors) else range(len(labels))
     if task.kind != "spans" and len(set(labels)) == 1:
         only = task.label_names[labels[0]] if task.label_names else labels[0]
         raise ModelError(

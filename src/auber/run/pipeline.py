@@ -30,7 +30,7 @@ from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_remaining
-from auber.run.answers import answer_texts
+from auber.run.answers import answer_texts, measure_agreement
 from auber.run.decisions import describe_fixed_layers, explain_blindness
 from auber.run.files import check_digest, read_result, read_result_record
 from auber.run.folder import Resume, Run
@@ -42,10 +42,11 @@ from auber.run.steps import Steps
 from auber.search.stages import LAST, size_stage
 from auber.system.distributed import wait_for_all
 from auber.system.progress import Progress
-from auber.training.evaluation import Scores, evaluate_rows
+from auber.training.evaluation import Scores, predict, score_logits
 from auber.training.latency import time_rows
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
@@ -181,15 +182,19 @@ class Pipeline:
         self.progress.begin("evaluating", 2 * len(models) + (fine_tuned is not None))
         scores = []
         for done, model in enumerate(models):
-            train = self._evaluate(model, train_rows, "train")
+            train, _ = self._evaluate(model, train_rows, "train")
             self.progress.step(2 * done + 1)
-            scores.append((self._evaluate(model, dev_rows, "dev"), train))
+            dev, logits = self._evaluate(model, dev_rows, "dev")
+            agreement = None
+            if request.task.is_answered:
+                agreement = measure_agreement(logits, dev_rows, request.task)
+            scores.append((dev, train, agreement))
             self.progress.step(2 * done + 2)
         tokens = sorted(dev_rows.lengths)[len(dev_rows) // 2]
         if fine_tuned is None:
             self.progress.end()
             return [Evaluated(models[0], *scores[0])], None
-        dev = self._evaluate(fine_tuned, dev_rows, "dev")
+        before, _ = self._evaluate(fine_tuned, dev_rows, "dev")
         seconds = time_rows([fine_tuned, *models], request.hardware, tokens)
         self.progress.end()
         return [
@@ -197,7 +202,7 @@ class Pipeline:
             for model, found, each, share in zip(
                 models, scores, seconds[1:], sizes or [None], strict=True
             )
-        ], Evaluated(fine_tuned, dev, None, milliseconds=1000 * seconds[0], tokens=tokens)
+        ], Evaluated(fine_tuned, before, None, milliseconds=1000 * seconds[0], tokens=tokens)
 
     def _run_stage(self, stage: Stage) -> None:
         """Run a stage unless it is finished.
@@ -311,15 +316,19 @@ class Pipeline:
             heads_per_layer=encoder.num_heads,
         )
 
-    def _evaluate(self, model: PreTrainedModel, rows: EncodedRows, split: str) -> Scores:
-        scores = evaluate_rows(model, rows, self.request.task.metric)
+    def _evaluate(
+        self, model: PreTrainedModel, rows: EncodedRows, split: str
+    ) -> tuple[Scores, Tensor]:
+        """Return the scores of a model on rows, and its logits."""
+        logits = predict(model, rows)
+        scores = score_logits(logits, model, rows, self.request.task.metric)
         if not math.isfinite(scores.loss):
             raise ModelError(
                 f"evaluating: the loss on {split} must be a finite number, found {scores.loss}: "
                 "the model's weights are finite but too large to compute with; give lower learning "
                 "rates, and as that is another run, another --out"
             )
-        return scores
+        return scores, logits
 
     def _say_what_to_expect(self) -> None:
         request, rows = self.request, self.steps.train

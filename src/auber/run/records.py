@@ -59,7 +59,6 @@ class TimePart:
 # The keys of `CostRecord.seconds` beside `total`, in the order they are spent. The rest of a run's
 # time is reading, copying and hashing weights, and writing its folder.
 TIME_PARTS = {
-    "answers": TimePart("answers of the unpruned model", "evaluation"),
     "first": TimePart("first tuning", "tuning"),
     "timing": TimePart("timing heads", "timing"),
     "choosing": TimePart("choosing heads", "choosing"),
@@ -348,6 +347,23 @@ class ComparedRecord(Record):
     tokens: Count
 
 
+class OrderRecord(Record):
+    """How like the unpruned model's order that of each group is (`auber.metrics.orders`)."""
+
+    groups: Count  # of at least two rows
+    same_first: Share
+    ndcg: Number  # mean
+    low_ndcg: Number  # that a tenth of the groups is below
+    spearman: Number
+
+
+class AgreementRecord(Record):
+    """How well a model agrees with the unpruned one on dev, without labels."""
+
+    metrics: dict[Name, Number]
+    orders: OrderRecord | None = None  # of rows with groups and numbers for answers
+
+
 class ModelRecord(Record):
     """How a model that a run made does, and what was removed from it."""
 
@@ -358,6 +374,7 @@ class ModelRecord(Record):
     neurons: NeuronCounts | None = None  # like the next two, not in results of the first edition
     remaining: RemainingSize | None = None
     after: ComparedRecord | None = None
+    agreement: AgreementRecord | None = None
     plan: Plan
     model_sha256: str | None = None
 

@@ -50,6 +50,7 @@ class Evaluated:
     model: PreTrainedModel
     dev: Scores
     train: Scores | None  # None for the fine-tuned model, where it is not reported
+    agreement: dict[str, Any] | None = None  # with the unpruned model, without labels
     milliseconds: float | None = None
     tokens: int = 0
     share: float | None = None  # of several sizes
@@ -141,6 +142,7 @@ def _describe_model(request: Request, evaluated: Evaluated) -> dict[str, Any]:
         },
         "remaining": _describe_size(encoder, request.config.max_length),
         **({} if evaluated.milliseconds is None else {"after": _compare(request, evaluated)}),
+        **({} if evaluated.agreement is None else {"agreement": evaluated.agreement}),
         "plan": plan.to_json(),
     }
 
@@ -218,7 +220,6 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
         # with the trials that choose its learning rate
         "first": tunings.get("first", _NOTHING).seconds
         + (stages[RATE].seconds if RATE in stages else 0.0),
-        "answers": stages[ANSWERS].seconds if ANSWERS in stages else None,
         "timing": stages[TIMING].seconds if TIMING in stages else None,
         "rewards": rewards,
         "agent": sum(search.seconds for search in searches) - rewards,
@@ -231,7 +232,8 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
             for name, tuning in tunings.items()
             if is_of(name, LAST) or is_of(name, STEP)
         ),
-        "evaluation": evaluation_seconds,
+        # with the answers of the unpruned model
+        "evaluation": evaluation_seconds + (stages[ANSWERS].seconds if ANSWERS in stages else 0.0),
         "total": sum(stage.seconds for stage in stages.values()) + evaluation_seconds,
     }
     optional = {

@@ -9,8 +9,43 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 
+def name_measure(metric: str, *, answered: bool) -> str:
+    """Return what a score is: the metric or, without labels, the agreement that it measures."""
+    if not answered:
+        return metric
+    return f"{'agreement' if metric == 'accuracy' else metric} with the unpruned model"
+
+
+def measure_of(result: dict[str, Any]) -> str:
+    """Return what the scores of a result are."""
+    return name_measure(result["metric"], answered=result.get("answered", False))
+
+
+def describe_agreement(result: dict[str, Any]) -> str | None:
+    """Return all that was measured of the agreement, on dev; None for rows with labels."""
+    agreement = result.get("agreement")
+    if agreement is None:
+        return None
+    values = [
+        f"{'same answer' if name == 'accuracy' else name} {_percent(value)}"
+        for name, value in agreement["metrics"].items()
+    ]
+    words = f"agreement with the unpruned model: {', '.join(values)}"
+    orders = agreement.get("orders")
+    if orders is None:
+        return words
+    return (
+        f"{words}; within {orders['groups']} groups: same first row in "
+        f"{_percent(orders['same_first'])} %, NDCG@10 {orders['ndcg']:.3f} (a tenth below "
+        f"{orders['low_ndcg']:.3f}), rank correlation {orders['spearman']:.3f}"
+    )
+
+
 def describe_change(result: dict[str, Any]) -> str | None:
-    """Return score, size and time before and after in one line; None if they were not measured."""
+    """Return score, size and time before and after in one line; None if they were not measured.
+
+    The unpruned model agrees with itself, so without labels its score is left out.
+    """
     before, after = result.get("before"), result.get("after")
     if before is None or after is None:
         return None
@@ -21,9 +56,10 @@ def describe_change(result: dict[str, Any]) -> str | None:
     share = _whole_percent(after["multiply_adds"])
     if before["multiply_adds"] < 1:
         share = change("multiply_adds", _whole_percent)
-    device = result["provenance"]["device"]
+    device, is_answered = result["provenance"]["device"], result.get("answered", False)
+    score = _percent(after["score"]) if is_answered else change("score", _percent)
     return (
-        f"{result['metric']} {change('score', _percent)} (dev, {after['rows']} rows), "
+        f"{measure_of(result)} {score} (dev, {after['rows']} rows), "
         f"multiply-adds {share}, parameters {change('parameters', _millions)}, "
         f"{change('milliseconds', _milliseconds)} per row of {after['tokens']} tokens on "
         f"{'this CPU' if device == 'cpu' else device}"
@@ -32,7 +68,7 @@ def describe_change(result: dict[str, Any]) -> str | None:
 
 def describe_sizes(result: dict[str, Any]) -> Iterator[str]:
     """Yield a line for each of several sizes, and one that says which was chosen and why."""
-    sizes, metric = result.get("sizes") or [], result["metric"]
+    sizes, measure = result.get("sizes") or [], measure_of(result)
     for size in sizes:
         after, held_out = size["after"], size.get("held_out")
         parameters, time = _millions(after["parameters"]), _milliseconds(after["milliseconds"])
@@ -41,7 +77,7 @@ def describe_sizes(result: dict[str, Any]) -> Iterator[str]:
             loss = f"; loses {held_out['loss']:.1f} points, at most {held_out['bound']:.1f} (95 %)"
             loss += f", on {held_out['rows']} held-out rows"
         yield (
-            f"models/{size['name']}: {metric} {_percent(after['score'])}, multiply-adds "
+            f"models/{size['name']}: {measure} {_percent(after['score'])}, multiply-adds "
             f"{_whole_percent(after['multiply_adds'])}, parameters "
             f"{parameters}, {time} per row{loss}"
         )

@@ -50,7 +50,7 @@ def repair(
 ) -> None:
     """Refit a pruned model in place, on a draw of rows; both models are on the same device."""
     encoder, original = encoder_of(pruned), encoder_of(unpruned)
-    chunks = _draw_chunks(encoder, rows, seed)
+    chunks = _draw_chunks(encoder, original, rows, seed)
     longest = max(chunk.batch.lengths[0] for chunk in chunks)
     layers = zip(
         pack_layers(encoder, longest, None), pack_layers(original, longest, None), strict=True
@@ -107,7 +107,7 @@ class _Refit:
             self._linear.bias.add_(change[-1])
 
 
-def _draw_chunks(encoder: Encoder, rows: EncodedRows, seed: int) -> list[_Chunk]:
+def _draw_chunks(encoder: Encoder, original: Encoder, rows: EncodedRows, seed: int) -> list[_Chunk]:
     """Return rows drawn at random, as many as there may be tokens, at the first layer."""
     device = encoder.model.device
     order = seeds.generator(seed, "rows of the repair").permutation(len(rows)).tolist()
@@ -123,8 +123,12 @@ def _draw_chunks(encoder: Encoder, rows: EncodedRows, seed: int) -> list[_Chunk]
     for members in cut_rows(drawn.lengths, _TOKENS_PER_BATCH):
         padded = pad_batch([drawn[row] for row in members], drawn.pad_token_id)
         inputs, _ = part_batch({name: tensor.to(device) for name, tensor in padded.items()})
-        embedded = encoder.embed(inputs["input_ids"], inputs.get("token_type_ids"))
-        hidden = embedded[inputs["attention_mask"].bool()]
+        pruned, unpruned = (
+            each.embed(inputs["input_ids"], inputs.get("token_type_ids"))[
+                inputs["attention_mask"].bool()
+            ]
+            for each in (encoder, original)
+        )
         batch = PackedBatch(tuple(drawn.lengths[row] for row in members), device)
-        chunks.append(_Chunk(batch, hidden, hidden))
+        chunks.append(_Chunk(batch, pruned, unpruned))
     return chunks

@@ -37,7 +37,7 @@ from auber.models.surgery import remove_remaining
 from auber.scoring.base import KINDS, Mask, MaskScorer, Scorer, Site, place_of
 from auber.scoring.layers import PackedLayer, load_kernels, pack_layers
 from auber.scoring.packing import PackedBatch, cut_rows
-from auber.training.devices import Hardware
+from auber.training.devices import Hardware, cast_copy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -176,7 +176,7 @@ class PackedScorer(Scorer):
         """
         if self._chunks is None:
             device, dtype = self._hardware.device, self._hardware.dtype
-            self._encoder = encoder_of(_cast(self._model, device, dtype).eval())
+            self._encoder = encoder_of(cast_copy(self._model, device, dtype).eval())
             self._layers = pack_layers(self._encoder, max(self._rows.lengths), load_kernels(device))
             self._chunks = self._cut_rows(self._encoder, dtype.itemsize)
             order = [row for chunk in self._chunks for row in chunk.rows]
@@ -450,17 +450,6 @@ def _repeat(tokens: torch.Tensor, times: int) -> torch.Tensor:
 
 def _for_device(values: dict[str, int], device: torch.device) -> int:
     return values.get(device.type, values["cpu"])
-
-
-def _cast(model: PreTrainedModel, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
-    """Return a copy with parameters in another precision.
-
-    Buffers keep theirs: the angles of rotary positions need all their bits.
-    """
-    twin = copy.deepcopy(model).to(device)
-    for parameter in twin.parameters():
-        parameter.data = parameter.data.to(dtype)
-    return twin
 
 
 def available_bytes(device: torch.device) -> int:

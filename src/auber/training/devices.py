@@ -6,16 +6,21 @@ it, and checks it on resume.
 
 from __future__ import annotations
 
+import copy
 import gc
 import logging
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from auber.config import Config
 from auber.errors import AuberError, ConfigError
 from auber.system.distributed import num_processes
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +61,17 @@ class Hardware:
 def device_name(device: torch.device) -> str:
     """Return a device's name for people."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def cast_copy(model: PreTrainedModel, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
+    """Return a copy on a device, with parameters in another precision.
+
+    Buffers keep theirs: the angles of rotary positions need all their bits.
+    """
+    copied = copy.deepcopy(model).to(device)
+    for parameter in copied.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return copied
 
 
 def halve_rows(

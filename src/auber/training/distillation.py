@@ -14,7 +14,6 @@ so no projection has to be learned. Their squared difference is divided by the t
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from torch import Tensor
 from auber.config import Teaching
 from auber.data.encoding import TAUGHT, part_batch
 from auber.training.captured_steps import ComputeLoss
-from auber.training.devices import Hardware
+from auber.training.devices import Hardware, cast_copy
 from auber.training.outputs import Outputs
 
 if TYPE_CHECKING:
@@ -40,10 +39,9 @@ class Teacher:
     def __init__(
         self, model: PreTrainedModel | None, settings: Teaching, hardware: Hardware
     ) -> None:
-        dtype = torch.bfloat16 if hardware.precision == "bfloat16" else torch.float32
         self._model: Any = model
         if model is not None:
-            copied = copy.deepcopy(model).to(hardware.device, dtype)
+            copied = cast_copy(model, hardware.device, hardware.dtype)
             self._model = copied.eval().requires_grad_(False)
         self._settings = settings
         self._losses: dict[Outputs, ComputeLoss] = {}

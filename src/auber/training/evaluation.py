@@ -93,7 +93,14 @@ def _smaller_batches(
 
 def evaluate_rows(model: PreTrainedModel, rows: EncodedRows, metric: str) -> Scores:
     """Return the metric and the mean loss of a model on rows."""
-    logits, truth = predict(model, rows), rows.truth(model.device)
+    return score_logits(predict(model, rows), model, rows, metric)
+
+
+def score_logits(
+    logits: torch.Tensor, model: PreTrainedModel, rows: EncodedRows, metric: str
+) -> Scores:
+    """Return the scores of the logits that `predict` returns for a model and rows."""
+    truth = rows.truth(logits.device)
     outputs = outputs_of(rows.kind, model)
     return Scores(
         score=float(get_metric(metric).compute(logits, truth)),

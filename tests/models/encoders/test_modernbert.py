@@ -9,7 +9,7 @@ from auber.models.encoders import encoder_of
 from auber.models.encoders.attention import OUT_OF_REACH
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
-from auber.scoring.scorer import _cast
+from auber.training.devices import cast_copy
 from tests.kinds import TOKEN_KINDS
 from tests.scoring.test_scorer import assert_predicts_like_the_pruned, random_rows
 from tests.tiny_models import LAYERS, tiny_model
@@ -59,7 +59,11 @@ def test_the_scorer_predicts_what_the_pruned_model_predicts(changes, layer):
 def test_a_cast_copy_keeps_the_angles():
     model = tiny_model("modernbert")
     exact = encoder_of(model).attentions(500)[0].rotation
-    low = encoder_of(_cast(model, torch.device("cpu"), torch.bfloat16)).attentions(500)[0].rotation
+    low = (
+        encoder_of(cast_copy(model, torch.device("cpu"), torch.bfloat16))
+        .attentions(500)[0]
+        .rotation
+    )
     assert low.sine.dtype == torch.bfloat16
     # Their own rounding, and not that of the frequencies.
     assert (low.sine - exact.sine).abs().max() < 2**-8

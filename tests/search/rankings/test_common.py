@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from auber.models.surgery import remove
+from auber.data.targets import Vectors
+from auber.models.surgery import gated, remove
 from auber.search.rankings.common import (
     padded_batches,
     present_units,
     row_losses,
+    sum_gate_gradients,
 )
+from auber.training.evaluation import predict
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.search.made import ranking_inputs
 from tests.tiny_models import tiny_model
@@ -51,3 +56,24 @@ def test_layers_without_heads_are_left_out():
         ("heads", 0): (0, 1, 3),
         ("heads", 2): (0, 1, 2, 3),
     }
+
+
+def test_the_importance_for_vectors_is_the_square_of_their_derivatives():
+    """Its labels are the model's own vectors, where the loss has no gradient."""
+    model = tiny_model(kind="embeddings", num_hidden_layers=1)
+    rows = random_kind_rows("embeddings", 150)
+    rows.targets = Vectors(predict(model, rows))
+    inputs = replace(ranking_inputs(model, rows=rows), is_answered=True)
+    found = sum_gate_gradients(inputs, torch.square, "importance")["heads", 0]
+    expected = torch.zeros(4, dtype=torch.float64)
+    gates = torch.ones(4, requires_grad=True)
+    for batch, _ in padded_batches(inputs, 1):
+        with gated(model, {0: gates}):
+            hidden = model(**batch).last_hidden_state
+            vector = torch.nn.functional.normalize(hidden.mean(1), dim=-1)[0]
+            for each in vector:
+                (slope,) = torch.autograd.grad(each, gates, retain_graph=True)
+                expected += slope.double() ** 2
+    assert (found / expected).numpy() == pytest.approx([1] * 4, abs=0.25)
+    whole = sum_gate_gradients(replace(inputs, is_answered=False), torch.square, "importance")
+    assert (whole["heads", 0] < 1e-6 * found).all()

@@ -46,7 +46,7 @@ def test_exchanges_keep_the_size_and_raise_the_reward(model):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"size__keep": 0.5}, "at 0.5 and above a ranking loses nothing measurable"),
+        ({"size__keep": 0.5}, "from 0.5 upwards it loses nothing measurable"),
         ({"size__keep": 0.4, "size__even": True}, "exchanges would make the layers uneven"),
     ],
 )
@@ -56,7 +56,9 @@ def test_without_a_search_the_plan_is_fishers_and_the_reason_is_given(model, cha
     assert found.plan == fisher.choose_plan(inputs).plan
     assert found.details == {}
     keep = changes["size__keep"]
-    assert inputs.progress.said == [f"keep {keep}: fisher's ranking without a search, as {reason}"]
+    assert inputs.progress.said == [
+        f"keep {keep}: a ranking (fisher) decides, without a search: {reason}"
+    ]
 
 
 def test_a_number_of_heads_is_exchanged_among_heads(model):

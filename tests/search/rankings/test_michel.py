@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -14,17 +16,17 @@ from auber.search.rankings.fisher import unit_information
 from auber.search.rankings.michel import unit_importance
 from auber.search.registry import get_method
 from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
-from tests.search.made import random_rows, ranking_inputs, silence_heads
+from tests.search.made import random_rows, ranking_inputs, self_labelled, silence_heads
 from tests.small import small_config
 from tests.tiny_models import HEADS, LAYERS, MODEL_TYPES, NEURONS, tiny_model
 
 BOTH = small_config(size__keep=0.5)
 
 
-def slow_derivatives(model, rows, layer, unit):
+def slow_derivatives(model, rows, layer, unit, of="loss"):
     """Central differences of each row's own loss by one gate at a time, in float64: (rows, units).
 
-    A row without an answer has no loss, and no derivative.
+    A row without an answer has no loss, and no derivative. `of` may be "logits".
     """
     model, step = model.double(), 1e-5
     parts, head_dim = encoder_of(model).parts(layer), encoder_of(model).head_dim
@@ -44,9 +46,22 @@ def slow_derivatives(model, rows, layer, unit):
                 gate[place] = moved
                 gates = ({layer: gate}, {}) if unit == "head" else ({}, {layer: gate})
                 with gated(model, *gates), torch.inference_mode():
-                    losses.append(float(model(**inputs).loss))
+                    losses.append(float(getattr(model(**inputs), of)))
             found[row, place] = (losses[0] - losses[1]) / (2 * step)
     return found
+
+
+def test_answers_that_are_numbers_against_finite_differences():
+    """The squared error to the model's own answers has no gradient there, but a curvature."""
+    model = tiny_model("bert", num_labels=1)
+    rows = self_labelled(model, 6)
+    inputs = ranking_inputs(model, rows=rows, config=BOTH, num_removed=None)
+    assert max(max(of.values()) for of in unit_information(inputs).values()) < 1e-9
+    found = unit_information(replace(inputs, is_answered=True))
+    for (kind, layer), scores in found.items():
+        unit = kind.removesuffix("s")
+        expected = slow_derivatives(model, rows, layer, unit, "logits").square().mean(0).tolist()
+        assert list(scores.values()) == pytest.approx(expected, rel=2e-3, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def exchange(
         done = len(scores) if budget.rewards else int(time.monotonic() - began)
         progress.step(done, f"best {max(scores):.4f}")
 
-    progress.begin("exchanging blocks", budget.rewards or int(60 * (budget.minutes or 0)))
+    progress.begin("searching by exchanges", budget.rewards or int(60 * (budget.minutes or 0)))
     add([first])
     while room := budget.left(len(scores), time.monotonic() - began):
         values = np.array(scores)

@@ -48,10 +48,12 @@ def choose_plan(inputs: RankingInputs) -> RankingChoice:
     ranked = divide_by_costs(inputs, scores)
     start, size = select_units(inputs, ranked), inputs.config.size
     if inputs.num_removed is None and not searches(size, size.share):
-        reason = f"at {_SEARCHED_BELOW:g} and above a ranking loses nothing measurable"
+        reason = f"from {_SEARCHED_BELOW:g} upwards it loses nothing measurable"
         if size.even:
             reason = "exchanges would make the layers uneven"
-        inputs.progress.say(f"keep {size.share:g}: fisher's ranking without a search, as {reason}")
+        inputs.progress.say(
+            f"keep {size.share:g}: a ranking (fisher) decides, without a search: {reason}"
+        )
         return RankingChoice(start)
     return _search(inputs, ranked, start) if start else RankingChoice(start)
 

@@ -18,7 +18,7 @@ def unit_information(inputs: RankingInputs) -> UnitScores:
     """Return the mean squared gradient of every present unit's gate."""
     import torch
 
-    sums = sum_gate_gradients(inputs, torch.square, "information of the units")
+    sums = sum_gate_gradients(inputs, torch.square, "ranking heads and neurons")
     return name_units(inputs, {site: found / len(inputs.rows) for site, found in sums.items()})
 
 

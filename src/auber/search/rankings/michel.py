@@ -21,7 +21,7 @@ def unit_importance(inputs: RankingInputs) -> UnitScores:
     """Return the importance of every present unit within its layer."""
     import torch
 
-    sums = sum_gate_gradients(inputs, torch.abs, "importance of the units")
+    sums = sum_gate_gradients(inputs, torch.abs, "ranking heads and neurons")
     # The number of rows cancels when an importance is divided by its layer's norm.
     norms = {
         layer: torch.cat([found for (_, at), found in sums.items() if at == layer]).norm() or 1.0
