@@ -147,8 +147,8 @@ def make_settings() -> str:
         "",
         "Pass a setting with `--set key=value`, in a TOML file (`--config`) or to "
         "`auber.make_config`. Precedence, weakest first:",
-        "defaults, preset, the preset's settings for the task and for the protocol, config file, "
-        "`--set`. To regenerate this page:",
+        "defaults, preset, the preset's settings for the task, for the protocol and for texts "
+        "without labels, config file, `--set`. To regenerate this page:",
         "`python -m benchmarks.pages settings`.",
         "",
         f"| setting | {' | '.join(PRESETS)} | allowed | meaning |",
@@ -171,6 +171,10 @@ def make_settings() -> str:
                     f"`{key} = {format_value(value)}`" for key, value in changes.items()
                 )
                 lines.append(f"- `{name}`, {case}: {words}")
+    lines += ["", "Changes for texts without labels:", ""]
+    for name, preset in PRESETS.items():
+        for key, value in preset.without_labels.items():
+            lines.append(f"- `{name}`: `{key} = {format_value(value)}`")
     return "\n".join(lines) + "\n"
 
 
