@@ -146,3 +146,16 @@ def test_models_are_pruned_and_measured(tmp_path, material, model):
     (group,) = tables.group_entries(found)
     assert group.find(0.5, 110, "float32", measure) == small
     assert list(tables.make_table(group)[measure]) == ["1.000 / ", *[""] * 6]
+
+
+def test_a_tagger_is_fine_tuned(tmp_path, material):
+    side = material.tune
+    some = tuple(f"{text.capitalize()}, then {text}." for text in side.texts)
+    side = side.model_copy(update={"texts": some})
+    texts.write_material(tmp_path / "t.json.gz", material.model_copy(update={"tune": side}))
+    words = ["tag", "--texts", tmp_path / "t.json.gz", "--model", tiny.GOLDEN / "model"]
+    words += ["--rows", "100", "--out", tmp_path / "tagger", "--set", "first.require_learned=false"]
+    words += ["--set", "first.epochs=1", "--set", "first.learning_rate=1e-3", "--set", "threads=1"]
+    fidelity.main([str(word) for word in words])
+    model = read_source(tmp_path / "tagger").model
+    assert [model.config.id2label[number] for number in range(6)] == list(texts.TAGS)
