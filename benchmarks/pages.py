@@ -102,7 +102,8 @@ def make_fidelity() -> str:
     parts = ["### Goals", "", markdown(fidelity.make_goals(groups))]
     parts += ["![Fidelity against the number of texts](fidelity.svg)", ""]
     for group in groups:
-        parts += [f"### {group.model} ({group.kind})", "", markdown(fidelity.make_table(group))]
+        name = " as ".join(dict.fromkeys((group.model, group.kind)))
+        parts += [f"### {name}", "", markdown(fidelity.make_table(group))]
     if speeds:
         parts += ["### Speed in onnxruntime", "", markdown(fidelity.make_speeds(speeds))]
     parts += ["### Measurements", ""]
@@ -114,8 +115,8 @@ def make_fidelity() -> str:
 
 
 def _made_by(entry: Entry) -> str:
-    device = entry.provenance["device"]
-    return f"`{entry.command}`, {device}, {describe_origin(entry.provenance)}"
+    origin = f"{entry.provenance['device']}, {describe_origin(entry.provenance)}"
+    return f"`{entry.command}`; measured on {entry.held_out:,} rows; {origin}"
 
 
 def make_regret() -> str:
