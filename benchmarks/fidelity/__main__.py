@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from auber import api
@@ -151,11 +149,9 @@ def run(arguments: argparse.Namespace) -> None:
         add(1, 0, {"int8": forms["int8"]}, 0)
         unpruned.model.to(device)
     for count in filter(None, map(int, arguments.counts.split(","))):
-        with ExitStack() as stack:
-            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="auber-fidelity-"))
+        with tempfile.TemporaryDirectory(prefix="auber-fidelity-") as scratch:
             folder = (arguments.runs or Path(scratch)) / f"{arguments.kind}-{count}"
-            started = time.perf_counter()
-            api.prune(
+            pruned = api.prune(
                 arguments.model,
                 task=KINDS[arguments.kind].texts(material.tune, count),
                 keep=arguments.keep,
@@ -164,13 +160,13 @@ def run(arguments: argparse.Namespace) -> None:
                 resume=folder.exists(),
                 progress=StageLines(),
             )
-            seconds = time.perf_counter() - started
+            seconds = pruned.result["cost"]["seconds"]["total"]
             sizes = arguments.keep.split(",")
             for size in sizes:
                 place = folder / "models" / size if len(sizes) > 1 else folder / "model"
-                pruned = read_source(place)
-                pruned.model.to(device)
-                add(float(size), count, judge.measure(pruned), seconds)
+                made = read_source(place)
+                made.model.to(device)
+                add(float(size), count, judge.measure(made), seconds)
 
 
 def _config(assignments: Sequence[str]) -> Config:
