@@ -49,17 +49,9 @@ def describe_origin(found: dict[str, object]) -> str:
 
 def markdown(table: pandas.DataFrame) -> str:
     """Return a table in Markdown; columns of numbers are aligned to the right."""
+    from auber.report.tables import markdown_lines
 
-    def row(cells: Sequence[object]) -> str:
-        return f"| {' | '.join(map(str, cells))} |"
-
-    def is_number(cell: str) -> bool:
-        return cell[:1].isdigit() or cell[:2].strip("+-")[:1].isdigit() or cell in ("-", "")
-
-    cells = table.astype(str)
-    numeric = [bool(len(table)) and all(map(is_number, cells[name])) for name in table.columns]
-    lines = [row(list(table.columns)), row(["--:" if right else "---" for right in numeric])]
-    return "\n".join([*lines, *map(row, cells.itertuples(index=False))]) + "\n"
+    return "\n".join(markdown_lines(table.astype(str))) + "\n"
 
 
 def show(table: pandas.DataFrame, title: str = "") -> None:

@@ -21,6 +21,7 @@ _SIGNED = re.compile(r"^gap( of .*)?$|difference")
 _PLACE = ["model", "protocol"]
 _PAIR = re.compile(r" (deviation|low|high)$")
 LONG = 40  # characters of a cell that wraps
+_NUMBER = re.compile(r"[-+]?\d+(,\d{3})*(\.\d*)?(e[-+]?\d+)?( |$)")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Characters of Markdown and LaTeX that would not stand for themselves.
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~#&$])")
@@ -141,8 +142,8 @@ def _decimals(title: str) -> int:
 
 def is_numeric(cells: Iterable[str]) -> bool:
     """Return whether a column of text holds numbers, which are aligned to the right."""
-    found = [cell for cell in cells if cell]
-    return bool(found) and all(re.match(r"[-+]?\d[\d.]*( |$)", cell) for cell in found)
+    found = [cell for cell in cells if cell.strip("-")]
+    return bool(found) and all(map(_NUMBER.match, found))
 
 
 def to_markdown(table: Table, level: int = 1) -> str:
