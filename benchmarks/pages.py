@@ -102,7 +102,8 @@ def make_fidelity() -> str:
     parts = ["### Goals", "", markdown(fidelity.make_goals(groups))]
     parts += ["![Fidelity against the number of texts](fidelity.svg)", ""]
     for group in groups:
-        parts += [f"### {group.model} ({group.kind})", "", markdown(fidelity.make_table(group))]
+        name = " as ".join(dict.fromkeys((group.model, group.kind)))
+        parts += [f"### {name}", "", markdown(fidelity.make_table(group))]
     if speeds:
         parts += ["### Speed in onnxruntime", "", markdown(fidelity.make_speeds(speeds))]
     parts += ["### Measurements", ""]
@@ -114,8 +115,8 @@ def make_fidelity() -> str:
 
 
 def _made_by(entry: Entry) -> str:
-    device = entry.provenance["device"]
-    return f"`{entry.command}`, {device}, {describe_origin(entry.provenance)}"
+    origin = f"{entry.provenance['device']}, {describe_origin(entry.provenance)}"
+    return f"`{entry.command}`; measured on {entry.held_out:,} rows; {origin}"
 
 
 def make_regret() -> str:
@@ -146,8 +147,8 @@ def make_settings() -> str:
         "",
         "Pass a setting with `--set key=value`, in a TOML file (`--config`) or to "
         "`auber.make_config`. Precedence, weakest first:",
-        "defaults, preset, the preset's settings for the task and for the protocol, config file, "
-        "`--set`. To regenerate this page:",
+        "defaults, preset, the preset's settings for the task, for the protocol and for texts "
+        "without labels, config file, `--set`. To regenerate this page:",
         "`python -m benchmarks.pages settings`.",
         "",
         f"| setting | {' | '.join(PRESETS)} | allowed | meaning |",
@@ -170,6 +171,10 @@ def make_settings() -> str:
                     f"`{key} = {format_value(value)}`" for key, value in changes.items()
                 )
                 lines.append(f"- `{name}`, {case}: {words}")
+    lines += ["", "Changes for texts without labels:", ""]
+    for name, preset in PRESETS.items():
+        for key, value in preset.without_labels.items():
+            lines.append(f"- `{name}`: `{key} = {format_value(value)}`")
     return "\n".join(lines) + "\n"
 
 

@@ -134,7 +134,7 @@ def test_without_a_method_heads_and_neurons_go_to_a_half(start):
         "no size was given, so half of the multiply-adds are kept (--keep 0.5)"
     )
     assert any(
-        each.startswith("keep 0.5: a ranking (fisher) decides, without") for each in messages.said
+        each.startswith("a ranking (fisher) decides, without a search: ") for each in messages.said
     )
 
 

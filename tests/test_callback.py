@@ -211,3 +211,17 @@ def test_mistakes_show_before_the_training(tmp_path, monkeypatch):
     message = r"^AuberCallback: the trainer must run in one process, found 2; save the"
     with pytest.raises(auber.AuberError, match=message):
         callback.on_train_begin(trainer.args, trainer.state, trainer.control, **given)
+
+
+def test_texts_without_labels(tmp_path):
+    """The trained model is pruned to its own answers, under crossfit too."""
+    texts = auber.make_texts([{"text": text} for text in small_task(120).train.first])
+    callback = auber.AuberCallback(
+        task=texts, method="auber", config=small_config(**CROSSFIT), out=tmp_path / "run"
+    )
+    trainer = make_trainer(tmp_path, callback)
+    trainer.train()
+    result = callback.pruned.result
+    assert result["answered"]
+    assert result["before"]["score"] == 1
+    assert encoder_of(trainer.model).removed == callback.pruned.plan

@@ -96,7 +96,7 @@ def make_goals(groups: Sequence[Group]) -> pandas.DataFrame:
     rows = [
         {
             "model": group.model,
-            "goal at 50 %": f"{goal.measure} at least {goal.least:g}",
+            "goal at 50 % in float32": f"{goal.measure} at least {goal.least:g}",
             **{
                 f"{count:,} texts": "" if value is None else f"{value:.3f}"
                 for count in COUNTS

@@ -20,6 +20,7 @@ from safetensors import safe_open
 import auber
 from auber.models import checkpoint
 from auber.models.plan import PruningPlan
+from auber.models.sentence_files import read_modules, write_modules
 from auber.run.ledger import Ledger
 from auber.study.plan import read_study
 from auber.system.files import is_refusal
@@ -65,6 +66,15 @@ rows = "9f86d081"
 """
 _TEXTS = ["the cat sits", 'a, b and "c"', "dogs bark\tloud", "ünï cödé"]
 _CONLL = "-DOCSTART- O\n\nEU NNP B-ORG\nrejects VBZ O\n\nPeter NNP B-PER\nBlackburn NNP I-PER\n"
+_MODULES: dict[str, Content] = {
+    "modules.json": """[
+  {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+  {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+  {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
+]""",
+    "1_Pooling/config.json": '{"embedding_dimension": 8, "pooling_mode": "cls"}',
+    "sentence_bert_config.json": '{"max_seq_length": 256, "do_lower_case": false}',
+}
 _GLUE = {
     "MRPC": "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\tA b\tA b\n0\t3\t4\tC d\tE f\n",
     "RTE": "index\tsentence1\tsentence2\tlabel\n0\tA b\tC\tentailment\n1\tD\tE f\tnot_entailment\n",
@@ -166,6 +176,15 @@ def _load(folder: Path) -> None:
 
 def _load_start(folder: Path) -> None:
     checkpoint.load_classifier(folder / "model", num_labels=2)
+
+
+def _read_modules(folder: Path) -> None:
+    modules = read_modules(folder)
+    if modules is None:  # there is no such file
+        return
+    (folder / "again").mkdir()
+    write_modules(modules, folder / "again", 8)
+    assert read_modules(folder / "again") == modules
 
 
 def _inside(folder: str, *names: str) -> tuple[str, ...]:
@@ -322,6 +341,7 @@ _READERS = (
         _inside("model", "tokenizer.json", "tokenizer_config.json"),
         share=0.1,
     ),
+    Reader("modules", _MODULES, _read_modules, share=0.2),
     Reader(
         "import",
         {"bert": ROOT / "tests" / "fixtures" / "v4" / "bert"},

@@ -217,4 +217,4 @@ def _load_task(task: str | TaskData, config: Config | str) -> tuple[TaskData, Co
             f"config: must be a preset's name or a Config, found {type(config).__name__}; pass "
             "single settings as auber.make_config(settings={...})"
         )
-    return task, make_config(config, task=task.name)
+    return task, make_config(config, task=task.name, without_labels=task.is_answered)

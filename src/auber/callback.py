@@ -26,9 +26,11 @@ from auber.api import Pruned, prune
 from auber.config import Config, make_config
 from auber.data import load_task
 from auber.data.task import TaskData
+from auber.data.texts import Texts
 from auber.errors import ConfigError, RunError
 from auber.models.remote_code import adopt, needs_code
 from auber.models.surgery import remove_remaining
+from auber.run.answers import describe_task
 from auber.run.files import is_run
 from auber.run.fine_tuned import check_fit
 from auber.run.folder import check_place
@@ -56,7 +58,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        task: str | TaskData,
+        task: str | TaskData | Texts,
         method: str | None = None,
         heads: int | None = None,
         keep: float | Sequence[float] | None = None,
@@ -66,7 +68,8 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self.task = load_task(task) if isinstance(task, str) else task
         if not isinstance(config, Config):
-            config = make_config(config, task=self.task.name)
+            is_texts = isinstance(self.task, Texts)
+            config = make_config(config, task=self.task.name, without_labels=is_texts)
         if keep is not None:
             config = config.replace({"size.keep": check_keep(keep)})
         given = None if heads is None else "heads"
@@ -113,8 +116,9 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
                 f"AuberCallback: the trainer must run in one process, found {args.world_size}; "
                 "save the model and prune it with auber.prune"
             )
-        check_fit(model, processing_class, self.task, f"the trainer's {type(model).__name__}")
-        request = check_pruning(model, processing_class, **self._options)
+        task = describe_task(self.task, model) if isinstance(self.task, Texts) else self.task
+        check_fit(model, processing_class, task, f"the trainer's {type(model).__name__}")
+        request = check_pruning(model, processing_class, **{**self._options, "task": task})
         if request.needs_first_tuning:
             raise ConfigError(
                 "first.when must be auto or never for a model that is trained already, found "
@@ -124,7 +128,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
             if is_run(self.out):
                 raise RunError(f"{self.out}: holds a run already; give AuberCallback another out")
             check_place(Path(self.out), resume=False)
-        if request.needs_fold_models:
+        if request.needs_fold_models and not task.is_answered:
             if state.global_step:
                 raise ConfigError(
                     f"AuberCallback: training resumes after step {state.global_step}, and fold "

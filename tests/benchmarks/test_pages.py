@@ -18,11 +18,13 @@ def docs(tmp_path, monkeypatch):
     return tmp_path / "docs"
 
 
-@pytest.mark.parametrize("name", ["performance", "regret", "reliability", "results", "settings"])
+@pytest.mark.parametrize(
+    "name", ["fidelity", "performance", "regret", "reliability", "results", "settings"]
+)
 def test_the_pages_are_up_to_date(name, docs):
     (docs / f"{name}.md").write_text(
         (docs / f"{name}.md").read_text().replace("| --- |", "| --- | ---")
     )
     pages.main([name])
-    for file in (f"{name}.md", "growth.svg", "regret.svg"):
+    for file in (f"{name}.md", "fidelity.svg", "growth.svg", "regret.svg"):
         assert (docs / file).read_text() == (ROOT / "docs" / file).read_text()

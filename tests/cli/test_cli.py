@@ -59,6 +59,10 @@ def test_reading_imports_neither_torch_nor_the_pipeline(tmp_path):
         (["demo", "--resume"], "--resume continues the demo in a folder, found no --out; add it"),
         (["prun"], "No such command 'prun'. Did you mean 'prune'?; see 'auber --help'"),
         (["list", "x", "y"], "Got unexpected extra argument"),
+        (
+            ["prune", "--units", "layers"],
+            "Invalid value for '--units': 'layers' is not one of 'heads', 'neurons', 'both'; see ",
+        ),
         (["prune", "--model"], "Option '--model' requires an argument; see 'auber prune --help'"),
     ],
 )

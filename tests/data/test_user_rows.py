@@ -280,3 +280,12 @@ BAD_OPTIONS = [
 def test_bad_options_are_refused(options, message):
     with pytest.raises((ConfigError, TaskError), match=f"^{message}"):
         make_task(ROWS, ROWS, **options)
+
+
+def test_embeddings_have_no_label_column():
+    message = (
+        r"^kind embeddings: its labels are the unpruned model's vectors and no column of a file;"
+    )
+    for options in ({"kind": "embeddings"}, {"metric": "cosine"}):
+        with pytest.raises(TaskError, match=message):
+            make_task([{"text": "a", "label": 1}], **options)

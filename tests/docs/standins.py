@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from auber import demo
-from auber.data.generated import build_model, build_tokenizer, vocabulary
+from auber.data.generated import build_model, build_tokenizer, make_agreement, vocabulary
 from auber.data.glue import FORMATS, HUB_DATASET
 from tests.docs.blocks import ROOT
 from tests.export.test_hub import Hub
@@ -165,6 +165,22 @@ def _films(path: Path) -> None:
             _FILES[name](path.with_name(name))
 
 
+def _reranker(path: Path) -> None:
+    """Save a model with one output."""
+    model, tokenizer = small_start(num_labels=1, max_position_embeddings=128)
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+
+
+def _pairs(path: Path) -> None:
+    """Write queries with five passages each."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("query", "passage"))
+        passages = make_agreement(0, 120, 24).train.first
+        writer.writerows((f"the key {row // 5}", text) for row, text in enumerate(passages))
+
+
 def _tagger(path: Path) -> None:
     """Save a model for the tags of `_tagged`, in an order that auber would not choose."""
     names = ("O", "B-THING", "I-THING", "B-PLACE", "I-PLACE")
@@ -268,6 +284,8 @@ _FILES: dict[str, Callable[[Path], object]] = {
     "b.csv": functools.partial(_table, columns=("q1", "q2", "y")),
     "test.csv": functools.partial(_table, columns=("q1", "q2", "y")),
     "my-tagger": _tagger,
+    "reranker": _reranker,
+    "pairs.csv": _pairs,
     "train.conll": functools.partial(_tagged, rows=60),
     "dev.conll": functools.partial(_tagged, rows=20),
     "train.json": functools.partial(_questions, rows=60),

@@ -36,6 +36,7 @@ def test_the_card_of_a_run(source):
     }
     assert "---\n\n# finished\n" in card
     assert "(`BertForSequenceClassification`) without 3 of 8 attention heads" in card
+    assert "`auber`, after Lee, Lee and Kang: *AUBER: Auto" in card
     low, high = (100 * end for end in accuracy_interval(result.dev.score, 40))
     assert f"| dev accuracy | {100 * result.dev.score:.2f} on 40 rows |\n| 95 % int" in card
     assert f"| 95 % interval | {low:.2f} to {high:.2f} (Wilson, over dev rows;" in card
@@ -57,6 +58,7 @@ def test_a_card_of_a_model_folder_invents_nothing(tmp_path):
     save_pruned(tmp_path / "mine")
     card = write_card(read_source(tmp_path / "mine"), "me/mine")
     assert "It was exported from a model folder that records no scores." in card
+    assert "They were\nremoved with the package `auber`.\n" in card
     assert "- exported from a model folder; the run that made it is not recorded" in card
     assert "metrics" not in front_of(card)
 

@@ -194,16 +194,16 @@ def test_sizes_and_a_tolerance(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "options"),
+    ("method", "keep", "options"),
     [
-        ("exchange", {"search.rewards": 20, "size.step_epochs": 1, "size.repair": True}),
-        ("michel", {}),
-        ("voita", {"voita.epochs": 1, "voita.trials": 2}),
+        ("exchange", 0.45, {"search.rewards": 20, "size.step_epochs": 1, "size.repair": True}),
+        ("michel", 0.7, {}),
+        ("voita", 0.7, {"voita.epochs": 1, "voita.trials": 2}),
     ],
 )
-def test_rankings(tmp_path, method, options):
+def test_rankings(tmp_path, method, keep, options):
     result = prune(
-        tmp_path / "run", "number", config=CONFIG.replace(options), method=method, keep=0.7
+        tmp_path / "run", "number", config=CONFIG.replace(options), method=method, keep=keep
     ).result
     assert result["neurons"]["removed"]
     assert result["dev"]["score"] < 1

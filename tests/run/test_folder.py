@@ -47,6 +47,19 @@ def test_an_unfinished_run_must_be_resumed(tmp_path):
     assert open_run(tmp_path / "run", resume=True).resumed
 
 
+def test_a_measured_number_stays_when_a_run_is_resumed(tmp_path):
+    run = open_run(tmp_path / "run")
+    assert [run.settle("plans", lambda: 7), run.settle("others", lambda: 3)] == [7, 3]
+    run.close()
+    resumed = open_run(tmp_path / "run", resume=True)
+    assert resumed.settle("plans", lambda: 8) == 7
+    (run.folder / "settled.json").write_text('{"numbers": {"plans": -1}}')
+    with pytest.raises(
+        RunError, match=r"settled.json: 'numbers.plans' must .* put it back, or del"
+    ):
+        resumed.settle("plans", lambda: 8)
+
+
 @pytest.mark.parametrize(
     ("begun", "asked", "words"),
     [

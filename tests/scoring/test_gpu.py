@@ -148,6 +148,16 @@ def test_in_bfloat16_it_is_no_farther_from_float32_than_plain_bfloat16(model_typ
         assert flips[0] <= max(3, 2 * flips[1])
 
 
+def test_widths_may_be_odd():
+    model, rows = base_model(layers=2), big_rows(300)
+    remove(model, PruningPlan(neurons={0: [0], 1: range(5)}))
+    plan = PruningPlan(neurons={0: range(1, 3072, 3)})
+    with masked(model, plan):
+        plain = predict(model, rows)[longest_first(rows)]
+    scorer = LayerScorer(model, 0, rows, "accuracy", gpu("bfloat16"))
+    assert torch.allclose(scorer.logits(plan), plain, atol=0.2)
+
+
 def test_the_graphs_of_all_batches_share_the_memory_of_a_pass(monkeypatch):
     monkeypatch.setitem(scorer_module._BATCH_TOKENS, "cuda", 8192)
     model, rows = base_model(layers=2), big_rows(1000)

@@ -17,6 +17,7 @@ from auber.search.registry import get_method
 from auber.search.toy import ToyLayer
 from auber.study.plan import make_study
 from auber.system import seeds
+from auber.system.progress import Progress
 from tests.search.made import CountingToy
 from tests.small import small_config, small_start, small_task
 
@@ -179,7 +180,11 @@ def test_a_run_with_a_player_resumes_and_is_reported(tmp_path, run_auber, protoc
         "task": small_task(),
         "config": small_config(first__when="always", protocol=protocol, layer__epochs=1),
     }
-    whole = auber.prune(*small_start(), player=Ten(), out=tmp_path / "whole", **given)
+    told = Progress()
+    whole = auber.prune(
+        *small_start(), player=Ten(), out=tmp_path / "whole", progress=told, **given
+    )
+    assert told.finished == told.planned  # though the player reports no stage
     with pytest.raises(KeyboardInterrupt):
         auber.prune(*small_start(), player=Ten(stops_at=1), out=tmp_path / "run", **given)
     resumed = auber.prune(*small_start(), player=Ten(), out=tmp_path / "run", resume=True, **given)

@@ -62,7 +62,7 @@ def test_the_method_of_a_run_that_names_none(preset, settings, given, name, reas
     method, found = default_method(config, given)
     assert method.name == name
     assert (found is not None) == (reason is not None)
-    assert reason is None or f" because {reason} is given; " in found
+    assert reason is None or f" because {reason} is given (the usual one, exchange, " in found
 
 
 @pytest.mark.parametrize("name", RANKINGS)

@@ -118,6 +118,10 @@ def test_a_study_survives_its_file(tmp_path, tables):
         ({"model": "agreement"}, "the model 'agreement' reads only the task 'agreement', found"),
         ({"tasks": {"films": {"train": "a"}}}, "'tasks.films' must name both files of your own"),
         (
+            {"tasks": {"films": {"texts": "a", "label": "b"}}},
+            "'tasks.films' must have texts, or rows with labels, found both texts and label",
+        ),
+        (
             {"tasks": {"rte": FILMS}},
             "'tasks' must have other names for your own rows than 'rte': 1 to 100 of a-z, A-Z,",
         ),

@@ -13,11 +13,15 @@ from pathlib import Path
 import pytest
 import torch
 
+import auber
 from auber import api
+from auber.data.generated import make_agreement
+from auber.errors import AuberError
 from auber.scoring import LayerScorer
 from auber.study.folder import State, StudyFolder
 from auber.study.plan import Block, select_runs
 from auber.study.runner import run_study
+from tests.small import small_start
 from tests.splits import read_splits
 from tests.study.tiny import QUICK, Notes, results_of, tiny_study
 
@@ -199,3 +203,28 @@ def test_a_killed_study_goes_on_to_the_same_results(model, unbroken, starter, tm
     outcomes = run_study(study, folder, Notes())
     assert {outcome.state for outcome in outcomes} == {State.COMPLETE}
     assert results_of(study, folder.path) == results_of(study, whole)
+
+
+def test_texts_without_labels(tmp_path):
+    """No model is fine-tuned first, and the record says that the rows have no labels."""
+    auber.save(*small_start(num_labels=1), tmp_path / "model")
+    texts, sentences = tmp_path / "texts.jsonl", make_agreement(0, 120, 24).train.first
+    texts.write_text("".join(f"{json.dumps({'text': text})}\n" for text in sentences))
+    study = tiny_study(
+        tmp_path / "model",
+        tasks={"films": {"texts": str(texts)}},
+        methods=["auber", "random", "original+tuning"],
+    )
+    folder = StudyFolder(tmp_path / "study")
+    (block,) = study.blocks()
+    assert [run.name for run in study.runs(block)] == ["auber", "random-0", "original+tuning"]
+    run_study(study, folder, Notes())
+    recorded = folder.recorded()
+    assert recorded.tasks["films"].is_answered
+    assert [run.name for run in recorded.runs(block)] == ["auber", "random-0", "original+tuning"]
+    for run in study.runs(block):
+        assert folder.result(block, run).answered
+    run_study(study, folder, Notes())  # nothing is left to do, and the rows are the same
+    texts.write_text(texts.read_text() + '{"text": "another text"}')
+    with pytest.raises(AuberError, match="task films has other rows than it had"):
+        run_study(study, folder, Notes())

@@ -64,7 +64,8 @@ class Commands(TyperGroup):
             raise typer.Exit(128 + number) from None
         except _UsageError as error:
             place = " ".join(filter(None, ("auber", ctx.invoked_subcommand)))
-            message = error.format_message().rstrip(".")
+            # pydantic, through which typer checks values, puts the kind of error first
+            message = error.format_message().rstrip(".").replace("Value error, ", "", 1)
             raise ConfigError(f"{message}; see '{place} --help'") from None
         finally:
             if can_handle:

@@ -340,7 +340,13 @@ class Settings:
         int | None, typer.Option(help="The seed of every random draw. [default: 0]")
     ] = None
 
-    def build(self, task: str | None, otherwise: Mapping[str, object] | None = None) -> Config:
+    def build(
+        self,
+        task: str | None,
+        otherwise: Mapping[str, object] | None = None,
+        *,
+        without_labels: bool = False,
+    ) -> Config:
         """Return the settings; `otherwise` replaces values of the preset."""
         short = {key: getattr(self, key, None) for key in ("seed", "protocol")}
         short = {key: value for key, value in short.items() if value is not None}
@@ -352,7 +358,12 @@ class Settings:
                 raise ConfigError(f"--set {key} is given more than once; give it once")
             given[key] = value
         return make_config(
-            self.preset, task=task, file=self.config, settings=given | short, otherwise=otherwise
+            self.preset,
+            task=task,
+            file=self.config,
+            settings=given | short,
+            otherwise=otherwise,
+            without_labels=without_labels,
         )
 
 

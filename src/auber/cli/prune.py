@@ -160,7 +160,7 @@ def command(
             "leave it out"
         )
     run.check()
-    config = removal.apply(settings.build(rows.task))
+    config = removal.apply(settings.build(rows.task, without_labels=rows.texts is not None))
     method = removal.choose_method(config)
     with screen.listening(quiet=quiet) as progress:
         task = rows.load_any(config.seed, progress)

@@ -1,9 +1,9 @@
 """All settings: declarations in `sections`, presets in `presets`.
 
-Precedence, weakest first: defaults, preset, the preset's settings for the task and for the
-protocol, config file, `--set`. A `Config` is frozen and always valid. All problems of an input are
-reported together in one `ConfigError`. The command line's help and the table in the documentation
-are generated from the declarations.
+Precedence, weakest first: defaults, preset, the preset's settings for the task, for the protocol
+and for texts without labels, config file, `--set`. A `Config` is frozen and always valid. All
+problems of an input are reported together in one `ConfigError`. The command line's help and the
+table in the documentation are generated from the declarations.
 """
 
 from __future__ import annotations
@@ -65,10 +65,12 @@ def make_config(
     file: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     otherwise: Mapping[str, Any] | None = None,
+    without_labels: bool = False,
 ) -> Config:
     """Return the settings of a preset for a task, changed by a TOML file, then by `settings`.
 
     `otherwise` replaces values of the preset, but not what the file or `settings` give.
+    `without_labels`: for texts as `auber.make_texts` returns them.
     """
     if settings is not None and not isinstance(settings, Mapping):
         raise ConfigError(
@@ -88,7 +90,9 @@ def make_config(
     given = {**in_file, **settings}
     base = {"protocol": Config().protocol, **chosen.settings, **chosen.per_task.get(task or "", {})}
     protocol = str(given.get("protocol", base["protocol"]))
-    values = {**base, **chosen.per_protocol.get(protocol, {}), **(otherwise or {}), **given}
+    base |= chosen.per_protocol.get(protocol, {})
+    base |= chosen.without_labels if without_labels else {}
+    values = {**base, **(otherwise or {}), **given}
     return build(Config, values, "settings").of_preset(preset)
 
 

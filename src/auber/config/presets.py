@@ -22,6 +22,7 @@ class Preset:
     per_task: Mapping[str, Mapping[str, Value]]
     # Used only with their protocol: with another one they would contradict it.
     per_protocol: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    without_labels: Mapping[str, Value] = field(default_factory=dict)
 
 
 # P: from the paper itself; R: from the authors' code, where the paper is silent; the rest is ours.
@@ -175,5 +176,6 @@ PRESETS: dict[str, Preset] = {
                 "agent.episodes": 40,  # games that start from a plan are short
             }
         },
+        {"last.epochs": 15},  # what the unpruned model answers is hard to overfit
     ),
 }

@@ -305,10 +305,17 @@ class Size(Section):
 
 
 class Teaching(Section):
-    """What a pruned model learns from the unpruned one, its teacher, in the last tuning."""
+    """What a pruned model learns from the unpruned one, its teacher, in the last tuning.
+
+    Without labels that is all it learns from.
+    """
 
     outputs: float = setting(
-        0.0, "weight of the distance to the teacher's outputs; labels have the rest", ge=0, le=1
+        0.0,
+        "weight of the distance to the teacher's outputs; labels have the rest; without labels it "
+        "is 1",
+        ge=0,
+        le=1,
     )
     hidden: float = setting(
         0.0, "weight of the distance to the teacher's hidden states, added to the loss", ge=0

@@ -101,8 +101,8 @@ def read_task(
     task_type = get_task_type(kind or (get_metric(metric).kind if metric else "sequence"))
     if not task_type.label:
         raise TaskError(
-            f"kind {task_type.name}: its labels are the vectors of the unpruned model, and no "
-            "column of a file; give texts alone (--texts)"
+            f"kind {task_type.name}: its labels are the unpruned model's vectors and no column of "
+            "a file; give texts alone to 'auber prune --texts'"
         )
     chosen = get_metric(metric or task_type.metric)
     if chosen.kind != task_type.name:

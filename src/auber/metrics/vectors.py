@@ -29,16 +29,15 @@ def vector_rows(vectors: Tensor, unpruned: Tensor) -> Tensor:
 
 def pair_similarities(rows: Tensor) -> Tensor:
     """Return the cosine of each near pair in both models, float64 (pairs, 2); see `vector_rows`."""
-    own, unpruned = F.normalize(rows, dim=-1).unbind(1)  # (rows, dimensions)
+    # In double precision near ties come out alike on every device.
+    own, unpruned = F.normalize(rows.double(), dim=-1).unbind(1)  # (rows, dimensions)
     anchors = _choose_anchors(rows[:, 1])
     similar = unpruned[anchors] @ unpruned.T  # (anchors, rows)
     similar = torch.where(similar < _SAME, similar, -torch.inf)  # also a row and itself
     found = similar.topk(min(NEIGHBOURS, max(0, len(rows) - 1)), dim=1)
     # A pair of equal rows becomes the anchor's nearest pair.
     others = torch.where(found.values.isfinite(), found.indices, found.indices[:, :1])
-    pairs = [
-        (each[anchors, None] * each[others]).double().sum(-1).flatten() for each in (own, unpruned)
-    ]
+    pairs = [(each[anchors, None] * each[others]).sum(-1).flatten() for each in (own, unpruned)]
     return torch.stack(pairs, dim=1)
 
 

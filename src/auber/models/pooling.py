@@ -43,10 +43,10 @@ class Pooling(NamedTuple):
 
 
 class Modules(NamedTuple):
-    """What follows an encoder, and the settings beside it: the content of each file by name."""
+    """What follows an encoder, and the settings beside it: the text of each file by name."""
 
     pooling: Pooling
-    settings: Mapping[str, Any]
+    settings: Mapping[str, str]
 
 
 def modules_of(model: PreTrainedModel) -> Modules | None:

@@ -8,6 +8,7 @@ are cut to, are copied as they are. No module's code is run.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ POOLING = "1_Pooling"
 _SETTINGS = ("sentence_bert_config.json", "config_sentence_transformers.json")
 _PACKAGE = "sentence_transformers."
 _OLD_MODES = "pooling_mode_"  # a key for each pooling, before version 6 and in what is written
+_FOLDER = re.compile(r"[\w-]{0,100}")
 _REMEDY = "use a model that pools by mean, cls or max, with no further module"
 
 
@@ -42,7 +44,7 @@ def read_modules(source: str | Path) -> Modules | None:
                 )
             if kind == "Pooling":
                 pooling_folder = str(module["path"])
-        if Path(pooling_folder).name != pooling_folder:
+        if not _FOLDER.fullmatch(pooling_folder):
             raise ValueError(f"path {pooling_folder!r:.60}")
     for kind in kinds:
         if kind not in ("Transformer", "Pooling", "Normalize"):
@@ -55,7 +57,8 @@ def read_modules(source: str | Path) -> Modules | None:
     settings = {}
     for name in _SETTINGS:
         if (path := _find(source, name)) is not None:
-            settings[name] = _read(path)
+            _read(path)  # refuses what is no JSON
+            settings[name] = path.read_text(encoding="utf-8")
     return Modules(_read_pooling(source, pooling_folder, len(kinds) == 3), settings)
 
 
@@ -73,13 +76,13 @@ def write_modules(modules: Modules, folder: Path, dimensions: int) -> None:
     pools = {f"{_OLD_MODES}{key}": mode == pooling.mode for mode, key in modes.items()}
     files = {
         **settings,
-        MODULES: listed,
-        f"{POOLING}/config.json": {"word_embedding_dimension": dimensions, **pools},
+        MODULES: json.dumps(listed, indent=2),
+        f"{POOLING}/config.json": json.dumps({"word_embedding_dimension": dimensions, **pools}),
     }
     for _, path in kinds:
         (folder / path).mkdir(exist_ok=True)
-    for name, content in files.items():
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _read_pooling(source: str | Path, folder: str, is_normalized: bool) -> Pooling:

@@ -37,6 +37,7 @@ from auber.search.stages import (
 _FORWARD, _REWARD = 1 / 3, 1 / 10
 _PLAN = 1 / 8  # scoring an unpruned model on a row, without padding
 _REPAIR_ROWS = 500
+_REWARDS_OF_A_PLAYER = 50
 _REWARDS_PER_GAME = 4  # that were not scored before, in a usual game
 
 
@@ -246,7 +247,9 @@ class Effort:
             "greedy": heads * (heads + 1) // 2,
             "surrogate": self._config.surrogate.rewards,
         }
-        rewards = min(by_method.get(self._request.method.name, usual), 1 << heads)
+        name = self._request.method.name
+        guess = _REWARDS_OF_A_PLAYER if ":" in name else usual  # one's own may ask for any number
+        rewards = min(by_method.get(name, guess), 1 << heads)
         behind = 1 - layer / self._encoder.num_layers
         return _REWARD * rewards * len(self._splits.layers[layer].reward) * behind
 

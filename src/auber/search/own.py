@@ -124,7 +124,11 @@ def _make_method(name: str, player: Any) -> Method:
     checked: Callable[[LayerSearch], LayerChoice] = choose
 
     def choose_layer(search: LayerSearch) -> LayerChoice:
+        progress, finished = search.progress, search.progress.finished
+        progress.begin(f"layer {search.layer}: searching", 0)
         choice = checked(search)
+        if progress.finished == finished:  # it reported no stage of its own
+            progress.end()
         problem = _find_problem(search, choice)
         if problem:
             raise ConfigError(f"player {name}: layer {search.layer}: {problem}")

@@ -77,8 +77,8 @@ def default_method(config: Config, given: str | None = None) -> tuple[Method, st
     if given is None:
         return method, None
     return METHODS["auber"], (
-        f"method auber, which decides on heads layer by layer, because {given} is given; without "
-        f"it and --method, method {method.name} prunes heads and neurons to a size"
+        f"the method is auber, which removes heads layer by layer, because {given} is given (the "
+        f"usual one, {method.name}, prunes heads and neurons to a size)"
     )
 
 

@@ -191,11 +191,12 @@ class Study(Record):
 
     def runs(self, block: Block) -> list[StudyRun]:
         """Return the runs of a block in their order."""
-        found = [StudyRun(START, None, from_start=False, is_matched=False)]
+        has_start = not self.is_answered(block)
+        found = [StudyRun(START, None, from_start=False, is_matched=False)] * has_start
         for name in sorted(self.methods, key=lambda name: name != REFERENCE):
             method = outline_method(name)
             # Under heldout, a control is fine-tuned on the reward rows too.
-            from_start = method.removes_heads or block.protocol != "heldout"
+            from_start = has_start and (method.removes_heads or block.protocol != "heldout")
             is_matched = not method.decides_number and method.tunes and REFERENCE in self.methods
             if name == "random":
                 found += [
@@ -210,13 +211,24 @@ class Study(Record):
     def config(self, block: Block, run: StudyRun) -> Config:
         """Return the settings of a run."""
         own: dict[str, Value] = {"seed": block.seed, "protocol": block.protocol}
-        own["first.when"] = "never" if run.from_start else "always"
+        is_answered = self.is_answered(block)
+        own["first.when"] = "never" if run.from_start or is_answered else "always"
         if run.draw:
             own["random.draw"] = run.draw
         values = {**self.settings_of(block.task), **own}
         # A study compares models that learned nothing too; its result says so.
         otherwise = {"first.require_learned": False}
-        return make_config(self.preset, task=block.task, settings=values, otherwise=otherwise)
+        return make_config(
+            self.preset,
+            task=block.task,
+            settings=values,
+            otherwise=otherwise,
+            without_labels=is_answered,
+        )
+
+    def is_answered(self, block: Block) -> bool:
+        """Return whether a block has texts without labels, and so no model to fine-tune first."""
+        return self.tasks[block.task].is_answered
 
     def settings_of(self, task: str | None) -> dict[str, Value]:
         """Return what the study changes for a task, or for a task that it does not name."""
@@ -224,14 +236,18 @@ class Study(Record):
 
     def needs_origin(self, block: Block, run: StudyRun) -> bool:
         """Return whether a run trains fold models, which start from the study's model."""
-        return run.method is not None and outline_method(run.method).uses_fold_models(
-            block.protocol
-        )
+        if run.method is None or self.is_answered(block):
+            return False
+        return outline_method(run.method).uses_fold_models(block.protocol)
 
     def load_task(self, name: str, seed: int = 0) -> TaskData:
         """Return the rows of a task; `seed` matters only to generated ones."""
         task = self.tasks[name]
-        return task.load(name) if task.is_own else load_task(name, data=self.data, seed=seed)
+        return (
+            task.load(name, self.model)
+            if task.is_own
+            else load_task(name, data=self.data, seed=seed)
+        )
 
     def change(self, **fields: Any) -> Study:
         """Return a copy with some fields changed, unchecked."""
@@ -250,8 +266,9 @@ class Study(Record):
         )
         for name, task in self.own.items():
             # A symbolic link keeps its name, whose suffix is the format of the file.
-            train, dev = task.train and task.train.absolute(), task.dev and task.dev.absolute()
-            study = study.change_task(name, train=train, dev=dev)
+            paths = {key: getattr(task, key) for key in ("train", "dev", "texts")}
+            places = {key: path and path.absolute() for key, path in paths.items()}
+            study = study.change_task(name, **places)
         return study
 
     def to_toml(self) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from auber.config import flatten_tables, settings, show_name
-from auber.data import TaskData, make_task
+from auber.data import TaskData, make_task, make_texts
 from auber.data.user_rows import split_names
 from auber.errors import AuberError, TaskError, suggest
 from auber.system.records import Name, Record
@@ -44,6 +44,10 @@ class StudyTask(Record):
     label: TextField | None = None
     labels: Columns | None = None
     metric: TextField | None = None
+    texts: PathField | None = None
+    group: TextField | None = None
+    # That the rows are texts without labels, in a record, which has no files.
+    answered: Literal[True] | None = None
     rows: TextField | None = (
         None  # digest of all that a score depends on; None until the rows are read
     )
@@ -56,7 +60,13 @@ class StudyTask(Record):
                 near = suggest(key, sections | set(_TABLE_KEYS))
                 raise ValueError(f"has the unknown key '{show_name(key)}'.{near}")
         _ = self.settings  # a ValueError if its tables are nested too deep
-        if self.is_own and (self.train is None or self.dev is None):
+        if self.texts is not None:
+            given = [key for key in _LABELLED_KEYS if getattr(self, key) is not None]
+            if given:
+                raise ValueError(
+                    f"must have texts, or rows with labels, found both texts and {given[0]}"
+                )
+        elif self.is_own and (self.train is None or self.dev is None):
             given = [key for key in _FILE_KEYS if getattr(self, key) is not None]
             if given:
                 raise ValueError(
@@ -77,24 +87,40 @@ class StudyTask(Record):
     @property
     def has_files(self) -> bool:
         """Return whether there are files to read."""
-        return all(path is not None and path.is_file() for path in (self.train, self.dev))
+        paths = (self.texts,) if self.is_answered else (self.train, self.dev)
+        return all(path is not None and path.is_file() for path in paths)
 
-    def load(self, name: str) -> TaskData:
-        """Return the rows; raise `TaskError` if they are wrong or not those of the digest."""
-        if self.train is None:
-            raise TaskError(
-                f"tasks.{name}: only the digest of its rows is known; name the files train and dev"
-            )
+    @property
+    def is_answered(self) -> bool:
+        """Return whether the rows are texts without labels."""
+        return self.texts is not None or self.answered is True
+
+    def load(self, name: str, model: str) -> TaskData:
+        """Return the rows; raise `TaskError` if they are wrong or not those of the digest.
+
+        The task type of texts is that of the model.
+        """
+        if self.train is None and self.texts is None:
+            files = "the file texts" if self.is_answered else "the files train and dev"
+            raise TaskError(f"tasks.{name}: only the digest of its rows is known; name {files}")
         try:
-            task = make_task(name=name, **{key: getattr(self, key) for key in _FILE_KEYS})
+            if self.texts is not None:
+                from auber.run.answers import describe_task  # imports torch
+
+                texts = make_texts(self.texts, text=self.text, group=self.group, name=name)
+                task = describe_task(texts, model)
+            else:
+                options = {key: getattr(self, key) for key in ("text", *_LABELLED_KEYS)}
+                task = make_task(name=name, **options)
         except AuberError as error:
             # In a table, options are keys.
             message = re.sub(rf"--({'|'.join(_FILE_KEYS)})\b", r"\1", str(error))
             raise TaskError(f"tasks.{name}: {message}") from error
         if self.rows not in (None, task.content_hash):
+            place = self.texts or f"{self.train} and {self.dev}"
             raise TaskError(
-                f"tasks.{name}: the rows of {self.train} and {self.dev} must have the digest "
-                f"{self.rows}, found {task.content_hash}; restore the files or remove rows"
+                f"tasks.{name}: the rows of {place} must have the digest {self.rows}, found "
+                f"{task.content_hash}; restore the files or remove rows"
             )
         return task
 
@@ -102,8 +128,11 @@ class StudyTask(Record):
         """Return the table as recorded: the digest, or the files while it is unknown."""
         keys = ("rows",) if self.rows is not None else _FILE_KEYS
         named = {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
+        if self.rows is not None and self.is_answered:
+            named["answered"] = True
         return {**named, **self.settings}
 
 
 _TABLE_KEYS = tuple(StudyTask.model_fields)
-_FILE_KEYS = tuple(key for key in _TABLE_KEYS if key != "rows")
+_FILE_KEYS = tuple(key for key in _TABLE_KEYS if key not in ("rows", "answered"))
+_LABELLED_KEYS = ("train", "dev", "kind", "label", "labels", "metric")

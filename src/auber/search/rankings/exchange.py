@@ -48,12 +48,10 @@ def choose_plan(inputs: RankingInputs) -> RankingChoice:
     ranked = divide_by_costs(inputs, scores)
     start, size = select_units(inputs, ranked), inputs.config.size
     if inputs.num_removed is None and not searches(size, size.share):
-        reason = f"from {_SEARCHED_BELOW:g} upwards it loses nothing measurable"
-        if size.even:
-            reason = "exchanges would make the layers uneven"
-        inputs.progress.say(
-            f"keep {size.share:g}: a ranking (fisher) decides, without a search: {reason}"
-        )
+        where = f"from {_SEARCHED_BELOW:g} upwards it loses nothing measurable"
+        why = "exchanges would make the layers uneven" if size.even else where
+        text = f"a ranking (fisher) decides, without a search: {why}"
+        inputs.once(text, lambda: inputs.progress.say(text))
         return RankingChoice(start)
     return _search(inputs, ranked, start) if start else RankingChoice(start)
 
