@@ -38,6 +38,7 @@ _IMPORTS = [
     "auber.report",
     "auber.search.players.dqn",
     "auber.training.trainer",
+    "benchmarks.soak.job",
     "safetensors.torch",
     "transformers.models.auto.modeling_auto",
     "transformers.models.auto.tokenization_auto",

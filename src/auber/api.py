@@ -139,7 +139,7 @@ def evaluate(
     """
     if split not in ("dev", "train"):
         raise ConfigError(unknown_name("split", split, ("dev", "train")))
-    task = load_task(task) if isinstance(task, str) else task
+    task = task if isinstance(task, TaskData) else load_task(task)
     if isinstance(config, str) and isinstance(model, (str, Path)):
         config = make_config(config, task=task.name, otherwise=read_row_settings(model))
     task, settings = _load_task(task, config)

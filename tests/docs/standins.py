@@ -22,6 +22,8 @@ import pytest
 from auber import demo
 from auber.data.generated import build_model, build_tokenizer, make_agreement, vocabulary
 from auber.data.glue import FORMATS, HUB_DATASET
+from auber.models.pooling import Modules, Pooling
+from auber.models.sentence_files import write_modules
 from tests.docs.blocks import ROOT
 from tests.export.test_hub import Hub
 from tests.kinds import question_records, tagged_records
@@ -108,6 +110,19 @@ def make_encoder(path: Path, layers: int = 2, heads: int = 4) -> None:
     )
     model.save_pretrained(path)
     build_tokenizer().save_pretrained(path)
+
+
+def _make_sentence_encoder(path: Path) -> None:
+    """Save an encoder with the files of sentence-transformers."""
+    make_encoder(path)
+    write_modules(Modules(Pooling("cls"), {}), path, 16)
+
+
+def _texts(path: Path) -> None:
+    """Write the generated sentences without labels."""
+    rows = make_agreement(0, num_train=200, num_dev=24).train.first
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("text",), *((text,) for text in rows)])
 
 
 def make_glue(path: Path) -> None:
@@ -276,6 +291,8 @@ def _batch() -> Any:
 
 _FILES: dict[str, Callable[[Path], object]] = {
     "DIR": make_encoder,
+    "my-encoder": _make_sentence_encoder,
+    "texts.csv": _texts,
     "bert-base-cased": functools.partial(make_encoder, layers=3, heads=6),
     "GLUE_DIR": make_glue,
     "train.csv": functools.partial(_table, columns=("question", "answer", "label")),

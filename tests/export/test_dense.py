@@ -133,7 +133,9 @@ def test_the_folder_loads_without_this_package(run_auber, tmp_path):
     assert set(load_file(folder / "model.safetensors")) == set(model.state_dict())
 
 
-@pytest.mark.parametrize(("model_type", "kind"), [("modernbert", "tokens"), ("bert", "spans")])
+@pytest.mark.parametrize(
+    ("model_type", "kind"), [("modernbert", "tokens"), ("bert", "spans"), ("bert", "embeddings")]
+)
 def test_the_other_task_types(kind, model_type, run_auber, tmp_path):
     model = save_pruned(tmp_path / "mine", model_type=model_type, kind=kind)
     code, _, err = run_auber("export", tmp_path / "mine", "--to", "dense", "--quiet")

@@ -83,6 +83,13 @@ def test_other_metrics(source, metric, name, has_interval):
     assert ("unknown: it needs the answers row by row" in card) != has_interval
 
 
+def test_agreement_is_no_metric_of_a_task(source):
+    card = write_card(change_result(source, answered=True), "mine")
+    assert "metrics" not in front_of(card)
+    assert "| dev agreement with the unpruned model | " in card
+    assert "accuracy" not in card
+
+
 def test_what_readers_should_know(source):
     dev, provenance = source.result.dev, source.result.provenance
     commit = provenance.commit.model_copy(update={"id": "abc", "dirty": True})

@@ -202,3 +202,23 @@ def test_an_incomplete_encoder_is_refused(tmp_path):
     edit_config(tmp_path, num_hidden_layers=4)
     with pytest.raises(CheckpointError, match="the weights lack encoder.layer.3.attention"):
         load(tmp_path)
+
+
+def test_modules_are_read_from_the_hub(tmp_path, monkeypatch):
+    folder, _ = make_folder(tmp_path, "max")
+    asked = []
+
+    def cached_file(name, file, *, revision, **_):
+        asked.append((name, revision))
+        return str(folder / file) if (folder / file).is_file() else None
+
+    monkeypatch.setattr("transformers.utils.hub.cached_file", cached_file)
+    modules = read_modules("me/mine@v1")
+    assert modules.pooling == Pooling("max")
+    assert list(modules.settings) == [
+        "sentence_bert_config.json",
+        "config_sentence_transformers.json",
+    ]
+    assert set(asked) == {("me/mine", "v1")}
+    (folder / "modules.json").unlink()
+    assert read_modules("me/mine@v1") is None

@@ -105,6 +105,7 @@ def test_only_seeds_in_common_are_compared(tmp_path):
     rows = rows_of(section_of(tmp_path))
     assert rows["rte", "auber"]["pairs"] == 2
     assert "difference" not in rows["rte", "michel"]
+    assert not rows["rte", "michel"]["significant"]
     assert rows["rte", "michel"]["flags"] == ("no run of seed 0, 1",)
     assert rows["rte", CONTROL]["flags"] == ("no run of seed 2",)
 

@@ -260,3 +260,20 @@ def test_the_score_is_drawn_against_the_size(tmp_path):
 def test_an_interval_ends_at_0_and_100(tmp_path, dev, rows, interval):
     (run,) = read_runs([write_searched(tmp_path, **{"dev.score": dev, "rows.dev": rows})])
     assert find_interval(run.record) == pytest.approx(interval, abs=0.1)
+
+
+def test_the_orders_of_each_size(tmp_path):
+    orders = {"groups": 8, "same_first": 0.75, "ndcg": 0.96, "low_ndcg": 0.9, "spearman": 0.8}
+    agreement = {"metrics": {"spearman": 0.9}, "orders": orders}
+    sizes = [{**size, "agreement": agreement} for size in SIZES]
+    run = measured(tmp_path, sizes=sizes, agreement=agreement, answered=True, metric="spearman")
+    page = make_run_page([run])
+    cells = page.parts[0].grids["scores"][1].rows[0]
+    assert cells["same first row"] == "75.0 % of 8 groups"
+    assert (cells["NDCG@10"], cells["rank correlation"]) == ("0.960", "0.800")
+    (verdict,) = page.verdicts
+    assert verdict.headline.startswith("spearman with the unpruned model 94.8 (dev, 500 rows), ")
+    assert verdict.points[0] == (
+        "Agreement with the unpruned model: spearman 90.0; within 8 groups: same first row in "
+        "75.0 %, NDCG@10 0.960 (a tenth below 0.900), rank correlation 0.800."
+    )

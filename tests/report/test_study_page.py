@@ -45,6 +45,7 @@ def test_a_study(tmp_path):
     assert auber.shades[5][9:11] == [-10, 0]
     runs, left_out = page.grids["runs"]
     assert len(runs.rows) == 13
+    assert {row["seed"] for row in runs.rows} == {"0", "1", "2"}
     assert left_out.rows == [{"run": "x", "reason": "failed: no room"}]
     assert sum("pairs is significant if" in sentence for sentence in page.legends) == 1
     assert len(set(page.legends)) == len(page.legends)

@@ -87,7 +87,7 @@ def test_a_teacher_is_a_copy_without_dropout():
     model = tiny_model().train()
     rows = random_rows(model)
     batch = pad_batch([rows[row] for row in range(8)], rows.pad_token_id)
-    loss_of = Teacher(model, Teaching(outputs=1.0), CPU).loss_of("sequence")
+    loss_of = Teacher(model, Teaching(outputs=1.0), CPU).loss_of(outputs_of("sequence"))
     losses = [loss_of(model.eval(), batch).item()]
     with torch.no_grad():
         model.classifier.weight.neg_()

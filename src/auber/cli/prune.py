@@ -14,7 +14,6 @@ from auber.errors import ConfigError
 from auber.search.registry import METHODS, default_method, get_method
 
 _TEACHER = 0.5  # weight of the unpruned model's outputs, the labels have the rest
-_DEFAULTS = ", ".join(f"{each.method} (--preset {name})" for name, each in PRESETS.items())
 _SIZED = ", ".join(method.name for method in METHODS.values() if method.removes_neurons)
 
 
@@ -26,7 +25,7 @@ class Removal:
         str | None,
         typer.Option(
             help=f"One of: {', '.join(METHODS)}. 'auber list methods' describes them. [default: "
-            f"{_DEFAULTS}]",
+            f"{PRESETS['default'].method}, or that of --preset]",
             autocompletion=options.complete({name: each.doc for name, each in METHODS.items()}),
         ),
     ] = None

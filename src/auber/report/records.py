@@ -109,6 +109,7 @@ class Size(Record):
     dev: ScoreRecord
     remaining: RemainingSize
     after: ComparedRecord | None = None
+    agreement: AgreementRecord | None = None
     held_out: HeldOutRecord | None = None
 
 

@@ -14,6 +14,7 @@ from auber.report.layers import Run
 from auber.report.records import RunRecord, count
 from auber.report.results_file import ResultsFile
 from auber.report.tables import Grid
+from auber.run.records import AgreementRecord
 from auber.system.records import parse
 
 SPEED = "speed"  # the kind of results that may stand beside runs
@@ -75,6 +76,7 @@ def list_sizes(run: Run) -> Grid:
             "multiply-adds": f"{100 * size.remaining.multiply_adds:.1f} %",
             "parameters": f"{100 * size.remaining.parameters:.1f} %",
             "ms per row": f"{size.after.milliseconds:.3g}" if size.after else "",
+            **_list_orders(size.agreement),
             "loss on held-out rows": ""
             if size.held_out is None
             else f"{size.held_out.loss:.1f}, at most {size.held_out.bound:.1f} (95 %)",
@@ -83,6 +85,18 @@ def list_sizes(run: Run) -> Grid:
     ]
     notes = ("Loss: points lost on rows that chose nothing.",)
     return Grid(f"{run.label}: sizes", pd.DataFrame(rows), notes)
+
+
+def _list_orders(agreement: AgreementRecord | None) -> dict[str, str]:
+    """Return how like the unpruned order that of each group is, if there are groups."""
+    if agreement is None or agreement.orders is None:
+        return {}
+    orders = agreement.orders
+    return {
+        "same first row": f"{100 * orders.same_first:.1f} % of {orders.groups} groups",
+        "NDCG@10": f"{orders.ndcg:.3f}",
+        "rank correlation": f"{orders.spearman:.3f}",
+    }
 
 
 def list_layers(run: Run) -> Grid:

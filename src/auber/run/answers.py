@@ -154,7 +154,8 @@ def _write(
     """Store the outputs for all rows, packed as `auber.training.outputs` packs them."""
     from safetensors.torch import save
 
-    progress.plan(1)  # the stages of the run follow
+    progress.say(f"the unpruned model answers {sum(map(len, encoded.values()))} texts")
+    # Without an end: it is none of the stages that are planned next.
     progress.begin("answers of the unpruned model", len(encoded))
     outputs = {}
     for number, (split, rows) in enumerate(encoded.items(), start=1):
@@ -166,7 +167,6 @@ def _write(
             )
         progress.step(number)
     write_bytes(path, save(outputs), durable=True)
-    progress.end()
 
 
 def _read(path: Path, digest: str | None) -> dict[str, Tensor]:

@@ -72,8 +72,10 @@ class Steps:
             self.done[ANSWERS] = answers
         task, config = request.task, request.config
         self.train = encode_split(request.start.tokenizer, task, "train", config.max_length)
+        # Folds of answers need no care for shared texts: no fold model is tuned on others.
+        connected = None if task.is_answered else task.train
         self.splits = make_splits(
-            task.train.labels, config, self.encoder.num_layers, not task.has_classes, task.train
+            task.train.labels, config, self.encoder.num_layers, not task.has_classes, connected
         )
         taught = request.answers
         self.tunings = Tunings(
