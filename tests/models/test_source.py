@@ -54,8 +54,8 @@ def test_other_model_types(folder, model_type):
 def test_other_architectures(folder, architectures):
     edit_config(folder, architectures=architectures)
     message = (
-        "its architecture must be BertModel or BertForSequenceClassification or "
-        "BertForTokenClassification or BertForQuestionAnswering, found (BertForMaskedLM|None)$"
+        "its architecture must be BertForSequenceClassification or BertForTokenClassification or "
+        "BertForQuestionAnswering or BertModel, found (BertForMaskedLM|None)$"
     )
     assert_refused(folder, message)
     edit_config(folder, auber_removed_heads=None)

@@ -43,7 +43,7 @@ def test_a_ranking_that_runs_out_of_memory_says_so(monkeypatch, tmp_path):
     def pass_all(*arguments):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 5 MiB.\nand more")
 
-    monkeypatch.setattr("auber.search.rankings.common.row_losses", pass_all)
+    monkeypatch.setattr("auber.search.rankings.common.padded_batches", pass_all)
     message = (
         r"^plan: the passes of method 'michel' over the rows do not fit into the memory of "
         r"cpu \(CUDA out of memory. Tried to "

@@ -50,7 +50,9 @@ def heard(monkeypatch):
 
 def made(progress=None, fold=None):
     job = SimpleNamespace(
-        config=small_config(), hardware=cpu(), task=SimpleNamespace(metric="accuracy")
+        config=small_config(),
+        hardware=cpu(),
+        task=SimpleNamespace(metric="accuracy", is_answered=False),
     )
     return Tunings(job, small_rows(12), SPLITS, progress or Skips(), fold)
 
