@@ -72,8 +72,9 @@ class Steps:
             self.done[ANSWERS] = answers
         task, config = request.task, request.config
         self.train = encode_split(request.start.tokenizer, task, "train", config.max_length)
-        # Folds of answers need no care for shared texts: no fold model is tuned on others.
-        connected = None if task.is_answered else task.train
+        # Only folds whose models are tuned on the others need care for shared texts.
+        tunes_folds = request.needs_fold_models and not task.is_answered
+        connected = task.train if tunes_folds else None
         self.splits = make_splits(
             task.train.labels, config, self.encoder.num_layers, not task.has_classes, connected
         )
