@@ -46,7 +46,7 @@ def test_exchanges_keep_the_size_and_raise_the_reward(model):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"size__keep": 0.5}, "from 0.5 upwards it loses nothing measurable"),
+        ({"size__keep": 0.5}, "from 0.5 upwards it had no significant loss"),
         ({"size__keep": 0.4, "size__even": True}, "exchanges would make the layers uneven"),
     ],
 )

@@ -3,7 +3,7 @@
 Fisher's information takes every unit alone. From its plan, blocks of neurons and heads are
 exchanged between layers and kinds (`auber.search.players.exchange`), rewarded by what the masked
 model still explains of the labels, on a draw of training rows. Where half of the multiply-adds or
-more remain, there is no search: fisher's plan loses nothing that could be measured
+more remain, there is no search: no significant loss was measured for fisher's plan
 (docs/experiments.md).
 
 `search.minutes` is turned into a number of plans before the search, by the time that one takes, so
@@ -48,7 +48,7 @@ def choose_plan(inputs: RankingInputs) -> RankingChoice:
     ranked = divide_by_costs(inputs, scores)
     start, size = select_units(inputs, ranked), inputs.config.size
     if inputs.num_removed is None and not searches(size, size.share):
-        where = f"from {_SEARCHED_BELOW:g} upwards it loses nothing measurable"
+        where = f"from {_SEARCHED_BELOW:g} upwards it had no significant loss"
         why = "exchanges would make the layers uneven" if size.even else where
         text = f"a ranking (fisher) decides, without a search: {why}"
         inputs.once(text, lambda: inputs.progress.say(text))
