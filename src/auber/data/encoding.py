@@ -277,9 +277,6 @@ def pad_batch(
             dtype = torch.float32 if isinstance(value, float) else torch.int64
             batch[key] = torch.tensor(values, dtype=dtype)
             continue
-        if isinstance(value, np.ndarray):  # a vector
-            batch[key] = torch.from_numpy(np.stack(values))
-            continue
         column = np.full(filled.shape, padding.get(key, 0), np.int64)
         column[filled] = np.fromiter(chain.from_iterable(values), np.int64, sum(lengths))
         batch[key] = torch.from_numpy(column)
