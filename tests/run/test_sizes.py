@@ -15,9 +15,9 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.run.files import find_run
 from auber.run.records import ResultRecord
-from auber.run.request import request_pruning
 from auber.run.steps import Steps
 from auber.run.summary import describe_change, describe_sizes
+from auber.run.validation import request_pruning
 from auber.search.registry import get_method
 from auber.system.records import read
 from auber.training.evaluation import predict

@@ -8,8 +8,8 @@ import pytest
 
 from auber.data.splits import make_splits
 from auber.models.encoders import encoder_of
-from auber.run.request import check_pruning
 from auber.run.stages import declare_strategy
+from auber.run.validation import check_pruning
 from tests.small import small_config, small_start, small_task
 
 TASK = small_task()

@@ -1,6 +1,8 @@
 """One run, in the order of its data flow.
 
-- request: what is to be done, validated before anything is computed
+- validation: check the arguments before anything is computed, and make the request
+- targets: what a run removes: a number of heads, to a size, or as another run did
+- request: what is to be done
 - fine_tuned: the model that the run starts from, and the pretrained model behind it
 - stages: the stages of each strategy, declared once
 - pipeline: run the stages, evaluate, write the result
