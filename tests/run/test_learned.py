@@ -11,7 +11,7 @@ from auber.config import PRESETS, make_config
 from auber.errors import ModelError
 from auber.run import tunings
 from auber.run.learned import describe_failure, draw_rows, measure_learning
-from auber.run.records import LearnedRecord
+from auber.run.stage_record import LearnedRecord
 from auber.training.evaluation import predict
 from tests.kinds import num_labels, random_kind_rows
 from tests.scoring.test_crossfit import with_labels

@@ -14,7 +14,7 @@ from auber.errors import ConfigError, TaskError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.run.files import find_run
-from auber.run.records import ResultRecord
+from auber.run.result_record import ResultRecord
 from auber.run.steps import Steps
 from auber.run.summary import describe_change, describe_sizes
 from auber.run.validation import request_pruning

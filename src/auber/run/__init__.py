@@ -9,7 +9,8 @@
 - steps: what a stage does: tunings, decisions (with rewards) and fold_models
 - held_out: compare sizes with the unpruned model, for a tolerance
 - folder: write the run's folder, and decide whether the run in it can be resumed
-- files: read a run's folder; records declares its JSON files
+- files: read a run's folder; its JSON files are declared by records, stage_record, result_record
+  and events
 - result: the content of `result.json`; summary puts it into words, provenance says where it was
   computed
 - progress: report to the folder, to the caller and to experiment trackers

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from auber.errors import CheckpointError, RunError
-from auber.run.records import ResultRecord, RunIdentity
+from auber.run.records import RunIdentity
+from auber.run.result_record import ResultRecord
 from auber.system import records
 from auber.system.files import digest_file
 

@@ -23,7 +23,7 @@ from auber.errors import AuberError, ConfigError, RunError, TaskError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.run import files
-from auber.run.records import ResultRecord
+from auber.run.result_record import ResultRecord
 from auber.system.progress import Progress
 
 if TYPE_CHECKING:

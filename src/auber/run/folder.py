@@ -52,7 +52,8 @@ from auber.run.files import (
     read_result,
 )
 from auber.run.ledger import Ledger
-from auber.run.records import RunIdentity, SettledRecord, StageRecord, UpgradeRecord
+from auber.run.records import RunIdentity, SettledRecord, UpgradeRecord
+from auber.run.stage_record import StageRecord
 from auber.search.stages import ANSWERS, BUDGET, PLAN, PRIOR, RATE, is_layer_stage, is_of
 from auber.system import records
 from auber.system.distributed import is_main_process, wait_for_all

@@ -19,7 +19,7 @@ from auber.data.encoding import EncodedRows
 from auber.data.splits import Indices
 from auber.metrics.tags import TagTruth
 from auber.metrics.task_metrics import get_metric, smooth_metric
-from auber.run.records import LearnedRecord
+from auber.run.stage_record import LearnedRecord
 from auber.system import seeds
 from auber.training.evaluation import predict
 from auber.training.outputs import outputs_of

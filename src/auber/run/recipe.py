@@ -24,7 +24,7 @@ from auber.models.encoders import encoder_of
 from auber.run.files import is_run
 from auber.run.fine_tuned import check_lengths
 from auber.run.folder import TUNING, check_place
-from auber.run.records import Trial
+from auber.run.stage_record import Trial
 from auber.run.trials import HELD_OUT, halve, try_tuning
 from auber.system.distributed import num_processes
 from auber.system.files import write_json

@@ -14,7 +14,8 @@ from auber.models.checkpoint import weights_digest
 from auber.models.encoders import encoder_of
 from auber.run import provenance
 from auber.run.fine_tuned import FineTuned
-from auber.run.records import ResultRecord, RunIdentity
+from auber.run.records import RunIdentity
+from auber.run.result_record import ResultRecord
 from auber.search.methods import Method
 from auber.system.distributed import num_processes
 from auber.training.devices import Hardware

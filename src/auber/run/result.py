@@ -12,14 +12,9 @@ from typing import TYPE_CHECKING, Any
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
 from auber.run import provenance
-from auber.run.records import (
-    FoldTunings,
-    HeldOutRecord,
-    StageRecord,
-    TuningRecord,
-    UpgradeRecord,
-)
+from auber.run.records import UpgradeRecord
 from auber.run.request import Request
+from auber.run.stage_record import FoldTunings, HeldOutRecord, StageRecord, TuningRecord
 from auber.search.stages import (
     ANSWERS,
     LAST,

@@ -23,8 +23,8 @@ from auber.run.fold_models import FoldModels
 from auber.run.folder import Run
 from auber.run.held_out import HeldOut
 from auber.run.learned import describe_failure, draw_rows, measure_learning
-from auber.run.records import StageRecord
 from auber.run.request import Request
+from auber.run.stage_record import StageRecord
 from auber.run.targets import most_to_remove
 from auber.run.trials import RATES, choose_rate
 from auber.run.tunings import Tunings

@@ -11,7 +11,7 @@ from auber.data.task import TaskData
 from auber.errors import ConfigError, RunError
 from auber.models.encoders.base import Encoder
 from auber.run import files
-from auber.run.records import ResultRecord
+from auber.run.result_record import ResultRecord
 from auber.search.methods import Method
 from auber.search.rankings.selection import check_size
 from auber.search.registry import METHODS

@@ -22,7 +22,7 @@ from auber.data.encoding import EncodedRows
 from auber.data.splits import Indices, hold_out
 from auber.errors import ConfigError
 from auber.metrics.task_metrics import get_metric, smooth_metric
-from auber.run.records import Trial
+from auber.run.stage_record import Trial
 from auber.system import seeds
 from auber.system.progress import Progress
 from auber.training.devices import Hardware

@@ -24,8 +24,8 @@ from auber.run.fine_tuned import (
     load_fine_tuned,
     warn_of_classes,
 )
-from auber.run.records import ResultRecord
 from auber.run.request import Request
+from auber.run.result_record import ResultRecord
 from auber.run.targets import HALF, assign_target, count_removed, list_sizes, most_to_remove
 from auber.scoring import check_caution
 from auber.search.methods import Method
