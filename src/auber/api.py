@@ -20,8 +20,8 @@ from auber.models import checkpoint
 from auber.run.answers import describe_task
 from auber.run.files import read_row_settings
 from auber.run.fine_tuned import NO_TOKENIZER, check_fit, check_lengths, warn_of_classes
-from auber.run.folder import Resume, check_place
 from auber.run.pipeline import Pruned, carry_out
+from auber.run.resuming import Resume, check_place
 from auber.run.targets import check_keep
 from auber.run.trackers import check_trackers
 from auber.run.validation import request_finetuning, request_pruning

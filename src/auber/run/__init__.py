@@ -8,7 +8,7 @@
 - pipeline: run the stages, evaluate, write the result
 - steps: what a stage does: tunings, decisions (with rewards) and fold_models
 - held_out: compare sizes with the unpruned model, for a tolerance
-- folder: write the run's folder, and decide whether the run in it can be resumed
+- folder: write the run's folder; resuming: whether a run can begin or go on there
 - files: read a run's folder; its JSON files are declared by records, stage_record, result_record
   and events
 - result: the content of `result.json`; summary puts it into words, provenance says where it was

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,14 @@ from auber.system.files import digest_file
 
 RESULT = "result.json"
 MODELS = "models"  # of a run that makes several sizes
+PROGRESS = "progress.json"
+SETTLED = "settled.json"
+TUNING = "tuning.json"  # the trials of --tune, which come before the run
+
+# What an interrupted write leaves, by `write_text` and by `checkpoint.save`.
+SCRATCH = re.compile(
+    r"\.((run|splits|plan|settled|progress|result)\.json|config\.toml)\.[0-9]+|\.model\.[a-z0-9_]{8}"
+)
 DIGEST = "model_sha256"  # key of the weights' digest, in stages and in the result
 
 _SCORES_STAY = "and scores that are known are not computed again"

@@ -33,10 +33,11 @@ from auber.models.surgery import remove_remaining
 from auber.run.answers import answer_texts, measure_agreement
 from auber.run.decisions import describe_fixed_layers, explain_blindness
 from auber.run.files import check_digest, read_result, read_result_record
-from auber.run.folder import Resume, Run
+from auber.run.folder import Run
 from auber.run.progress import follow
 from auber.run.request import Request
 from auber.run.result import Evaluated, choose_size, describe_result
+from auber.run.resuming import Resume
 from auber.run.stages import Effort, Stage, declare_strategy
 from auber.run.steps import Steps
 from auber.search.stages import LAST, size_stage

@@ -21,9 +21,9 @@ from auber.data.task import TaskData
 from auber.errors import ConfigError, ModelError, RunError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
-from auber.run.files import is_run
+from auber.run.files import TUNING, is_run
 from auber.run.fine_tuned import check_lengths
-from auber.run.folder import TUNING, check_place
+from auber.run.resuming import check_place
 from auber.run.stage_record import Trial
 from auber.run.trials import HELD_OUT, halve, try_tuning
 from auber.system.distributed import num_processes
