@@ -61,6 +61,6 @@ class FakeSteps(SimpleNamespace):
 def test_the_stages_of_a_strategy(arguments, names):
     request, splits, encoder = make(**arguments)
     folds = splits.folds if request.needs_fold_models else None
-    steps = FakeSteps(splits=splits, encoder=encoder, fold_models=folds)
-    strategy = declare_strategy(request, steps)
+    steps = FakeSteps(request=request, splits=splits, encoder=encoder, fold_models=folds)
+    strategy = declare_strategy(steps)
     assert [stage.name for stage in strategy.stages] == names.split()

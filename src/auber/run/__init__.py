@@ -4,9 +4,10 @@
 - targets: what a run removes: a number of heads, to a size, or as another run did
 - request: what is to be done
 - fine_tuned: the model that the run starts from, and the pretrained model behind it
-- stages: the stages of each strategy, declared once
+- stages: the stages of each strategy, declared once; effort: how long each takes
 - pipeline: run the stages, evaluate, write the result
-- steps: what a stage does: tunings, decisions (with rewards) and fold_models
+- steps: what a stage does: tunings, decisions (with rewards) and fold_models;
+  finished: what the finished stages decided
 - held_out: compare sizes with the unpruned model, for a tolerance
 - folder: write the run's folder; resuming: whether a run can begin or go on there
 - files: read a run's folder; its JSON files are declared by records, stage_record, result_record

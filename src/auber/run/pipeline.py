@@ -32,13 +32,15 @@ from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_remaining
 from auber.run.answers import answer_texts, measure_agreement
 from auber.run.decisions import describe_fixed_layers, explain_blindness
+from auber.run.effort import Effort
 from auber.run.files import check_digest, read_result, read_result_record
+from auber.run.finished import find_decided
 from auber.run.folder import Run
 from auber.run.progress import follow
 from auber.run.request import Request
 from auber.run.result import Evaluated, choose_size, describe_result
 from auber.run.resuming import Resume
-from auber.run.stages import Effort, Stage, declare_strategy
+from auber.run.stages import Stage, declare_strategy
 from auber.run.steps import Steps
 from auber.search.stages import LAST, size_stage
 from auber.system.distributed import wait_for_all
@@ -109,7 +111,7 @@ class Pipeline:
     def run_stages(self) -> None:
         """Run the stages that are not finished."""
         steps, request = self.steps, self.request
-        self.strategy = strategy = declare_strategy(request, steps)
+        self.strategy = strategy = declare_strategy(steps)
         evaluation = Effort(request, steps.splits, steps.encoder).evaluation()
         efforts = [effort for stage in strategy.stages for effort in stage.efforts]
         self.progress.plan(len(efforts) + 1)
@@ -259,7 +261,7 @@ class Pipeline:
         if self._skipped_any:
             steps = self.steps
             steps.model = self.run.load_weights(list(steps.done), steps.model)
-            remove_remaining(steps.model, steps.find_decided())
+            remove_remaining(steps.model, find_decided(steps.done))
             self._skipped_any = False
 
     def _keep_fine_tuned(self) -> None:

@@ -5,13 +5,14 @@ Everything is summed over the stages, so that a resumed run counts the same as a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
 from auber.run import provenance
+from auber.run.finished import Stages, find_tuned_layers
 from auber.run.records import UpgradeRecord
 from auber.run.request import Request
 from auber.run.stage_record import FoldTunings, HeldOutRecord, StageRecord, TuningRecord
@@ -32,8 +33,6 @@ from auber.training.evaluation import Scores
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-Stages = Mapping[str, StageRecord]  # the finished stages by name, in their order
 
 _NOTHING = TuningRecord(steps=0, seconds=0.0)
 
@@ -176,12 +175,6 @@ def _describe_size(encoder: Encoder, max_length: int) -> dict[str, float]:
     cost = encoder.removed.cost(encoder.model, length)
     shares = {"multiply_adds": cost.multiply_adds, "parameters": cost.parameters}
     return {**{name: round(share, 6) for name, share in shares.items()}, "length": length}
-
-
-def find_tuned_layers(stages: Stages) -> list[int]:
-    """Return the layers after which the model was tuned, in order."""
-    layers = [tuned_layer_of(name) for name, stage in stages.items() if stage.tuning]
-    return [layer for layer in layers if layer is not None]
 
 
 def _choosing_seconds(stage: StageRecord) -> float:

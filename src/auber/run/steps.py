@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from auber.data.encoding import encode_split
+from auber.data.encoding import EncodedRows, encode_split
 from auber.data.splits import make_splits
 from auber.errors import ModelError
 from auber.models.checkpoint import weights_digest
@@ -19,6 +19,7 @@ from auber.models.encoders.base import Encoder
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
 from auber.run.decisions import Decisions, best_plan
+from auber.run.finished import find_decided, find_decided_layers, find_plan
 from auber.run.fold_models import FoldModels
 from auber.run.folder import Run
 from auber.run.held_out import HeldOut
@@ -40,14 +41,12 @@ from auber.scoring.repair import repair
 from auber.search.registry import get_method
 from auber.search.stages import (
     ANSWERS,
-    BUDGET,
     LAST,
     PLAN,
     PRIOR,
     RATE,
     STEP,
     TIMING,
-    layer_of,
     layer_stage,
     size_stage,
 )
@@ -106,6 +105,11 @@ class Steps:
     def encoder(self) -> Encoder:
         """The encoder of the model."""
         return encoder_of(self.model)
+
+    @property
+    def _first_rows(self) -> EncodedRows:
+        """The rows of the first tuning, on which rankings are computed too."""
+        return self.train.select(self.splits.first)
 
     @contextmanager
     def scoring(self) -> Iterator[None]:
@@ -229,33 +233,23 @@ class Steps:
 
     def _prune_to(self, share: float) -> dict[str, Any]:
         """Prune the fine-tuned model, or that of the step before, to a share."""
-        request, size = self.request, self.request.config.size
-        if not size.step_epochs or share == 1:
-            self.model = self.copy_fine_tuned()
-            remove(self.model, self.plan_of(share))
-            self._repair(share)
-            return {}
-        before = [step for step in request.steps_to(share) if step > share]
-        if before:
-            stage = size_stage(STEP, before[-1])
-            self.model = self._run.load_stage(stage, request.hardware.device)
+        request, info = self.request, {}
+        size, steps = request.config.size, request.steps_to(share)
+        if steps:
+            before = size_stage(STEP, steps[-1])
+            self.model = self._run.load_stage(before, request.hardware.device)
         else:
             self.model = self.copy_fine_tuned()
-        rows = self.train.select(self.splits.first)
-        choice = self._decisions.rank(request.method, self.model, rows, None, share)
-        remove(self.model, choice.plan)
-        self._repair(share)
-        return {"removed": choice.plan.to_json(), **choice.details}
-
-    def _repair(self, share: float) -> None:
-        if self.request.config.size.repair and share < 1:
-            repair(
-                self.model,
-                self.copy_fine_tuned(),
-                self.train.select(self.splits.first),
-                seed=self.request.config.seed,
-                progress=self.progress,
-            )
+        if size.step_epochs and share < 1:
+            choice = self._decisions.rank(request.method, self.model, self._first_rows, None, share)
+            plan, info = choice.plan, {"removed": choice.plan.to_json(), **choice.details}
+        else:
+            plan = find_plan(self.done, size_stage(PLAN, share))
+        remove(self.model, plan)
+        if size.repair and share < 1:
+            unpruned, seed = self.copy_fine_tuned(), request.config.seed
+            repair(self.model, unpruned, self._first_rows, seed=seed, progress=self.progress)
+        return info
 
     def tune_fold_model(self, fold: int) -> dict[str, Any]:
         """Train the model that scores the rows of a fold."""
@@ -312,18 +306,17 @@ class Steps:
         self.progress.say(
             f"the search starts from the {number} heads that method {search.prior} would remove"
         )
-        rows = self.train.select(self.splits.first)
-        choice = self._decisions.rank(get_method(search.prior), self.model, rows, number)
+        method = get_method(search.prior)
+        choice = self._decisions.rank(method, self.model, self._first_rows, number)
         plan = {layer: heads for layer, heads in choice.plan.heads.items() if layer in layers}
         return {"plan": PruningPlan(plan).to_json(), **choice.details}
 
     def choose_plan(self, share: float | None = None) -> dict[str, Any]:
         """Decide all units at once and remove them; for one of several sizes, only decide."""
-        rows = self.train.select(self.splits.first)
         request = self.request
         model = self.model if share is None else self.copy_fine_tuned()
         choice = self._decisions.rank(
-            request.method, model, rows, request.num_removed, share, self._known
+            request.method, model, self._first_rows, request.num_removed, share, self._known
         )
         if share is None:
             remove(self.model, choice.plan)
@@ -341,7 +334,7 @@ class Steps:
             encoder,
             self._make_scorer(layer, rows),
             len(rows),
-            self._find_plan(PRIOR).heads.get(layer, ()),
+            find_plan(self.done, PRIOR).heads.get(layer, ()),
             self._find_time_pay(),
         )
         self.progress.record(layer, _describe_search(info))
@@ -374,16 +367,6 @@ class Steps:
         remove(self.model, plan)
         return {"plan": plan.to_json(), "gain": gain}
 
-    # What the finished stages decided
-
-    def find_decided(self) -> PruningPlan:
-        """Return all heads that the finished stages decided to remove."""
-        if BUDGET in self.done:
-            return self._find_plan(BUDGET)
-        if PLAN in self.done:
-            return self._find_removed(PLAN)
-        return PruningPlan(self._find_decided_layers())
-
     def is_tuned(self, layer: int) -> bool:
         """Return whether the model is tuned after a layer.
 
@@ -394,40 +377,17 @@ class Steps:
             return False
         if self.request.tuned_layers is not None or not self.request.method.removes_heads:
             return True
-        return layer in self.find_decided().heads
+        return layer in find_decided(self.done).heads
 
     def copy_fine_tuned(self) -> PreTrainedModel:
         """Return a copy of the fine-tuned model on the run's device."""
         assert self.fine_tuned is not None, "the first stage is finished"
         return copy.deepcopy(self.fine_tuned).to(self.request.hardware.device)
 
-    def plan_of(self, share: float) -> PruningPlan:
-        """Return the plan of a target size; the unpruned model is none."""
-        stage = size_stage(PLAN, share)
-        return self._find_removed(stage) if stage in self.done else PruningPlan()
-
-    def needs_size(self, share: float) -> bool:
-        """Return whether a size is tuned: with a tolerance, none below one that loses more."""
-        larger = (size_stage(LAST, each) for each in self.request.sizes if each > share)
-        records = (self.done[stage].held_out for stage in larger if stage in self.done)
-        return all(record is None or record.is_within for record in records)
-
-    def _find_removed(self, stage: str) -> PruningPlan:
-        removed = self.done[stage].removed
-        assert isinstance(removed, PruningPlan)
-        return removed
-
-    def _find_plan(self, stage: str) -> PruningPlan:
-        return (self.done[stage].plan if stage in self.done else None) or PruningPlan()
-
-    def _find_decided_layers(self) -> dict[int, Sequence[int]]:
-        """Return the removed heads of each decided layer, also if there are none."""
-        found = {layer_of(name): stage.removed for name, stage in self.done.items()}
-        return {
-            layer: removed
-            for layer, removed in found.items()
-            if layer is not None and isinstance(removed, tuple)
-        }
+    def is_within_tolerance(self) -> bool:
+        """Return whether a smaller size may be: no size so far loses more than the tolerance."""
+        found = [stage.held_out for stage in self.done.values()]
+        return all(held_out is None or held_out.is_within for held_out in found)
 
     def _find_time_pay(self) -> float:
         """Return the points for the time that a removed head saves."""
@@ -441,9 +401,9 @@ class Steps:
             given = (self.model, layer, self.train.select(rows), metric, hardware)
             return ShardedScorer(*given, self._workers) if self._workers else LayerScorer(*given)
         # In the other layers, fold models lack what was decided, or else what the prior removes.
-        plan: dict[int, Sequence[int]] = dict(self._find_plan(PRIOR).heads)
+        plan: dict[int, Sequence[int]] = dict(find_plan(self.done, PRIOR).heads)
         if not self.request.config.search.heads:  # with a number, layers are decided at the end
-            plan |= self._find_decided_layers()
+            plan |= find_decided_layers(self.done)
         plan.pop(layer, None)
         parts = self.fold_models.make_parts(self.train, rows, PruningPlan(plan))
         return CrossFitScorer(parts, layer, metric, hardware)
