@@ -5,7 +5,7 @@
 - request: what is to be done
 - fine_tuned: the model that the run starts from, and the pretrained model behind it
 - stages: the stages of each strategy, declared once; effort: how long each takes
-- pipeline: run the stages, evaluate, write the result
+- pipeline: run the stages, write the result; evaluation: score and time the models
 - steps: what a stage does: tunings, decisions (with rewards) and fold_models;
   finished: what the finished stages decided
 - held_out: compare sizes with the unpruned model, for a tolerance

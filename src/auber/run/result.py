@@ -6,12 +6,12 @@ Everything is summed over the stages, so that a resumed run counts the same as a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
 from auber.run import provenance
+from auber.run.evaluation import Evaluated
 from auber.run.finished import Stages, find_tuned_layers
 from auber.run.records import UpgradeRecord
 from auber.run.request import Request
@@ -29,25 +29,8 @@ from auber.search.stages import (
     size_stage,
     tuned_layer_of,
 )
-from auber.training.evaluation import Scores
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 _NOTHING = TuningRecord(steps=0, seconds=0.0)
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """A model that a run made, with its scores and the time that it takes for a row."""
-
-    model: PreTrainedModel
-    dev: Scores
-    train: Scores | None  # None for the fine-tuned model, where it is not reported
-    agreement: dict[str, Any] | None = None  # with the unpruned model, without labels
-    milliseconds: float | None = None
-    tokens: int = 0
-    share: float | None = None  # of several sizes
 
 
 def describe_result(
