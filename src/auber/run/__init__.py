@@ -3,7 +3,7 @@
 - validation: check the arguments before anything is computed, and make the request
 - targets: what a run removes: a number of heads, to a size, or as another run did
 - request: what is to be done
-- fine_tuned: the model that the run starts from, and the pretrained model behind it
+- fine_tuned: the model that the run starts from; pretrained: the one behind it
 - stages: the stages of each strategy, declared once; effort: how long each takes
 - pipeline: run the stages, write the result; evaluation: score and time the models
 - steps: what a stage does: tunings, decisions (with rewards) and fold_models;

@@ -20,10 +20,10 @@ from auber.run import files, provenance
 from auber.run.fine_tuned import (
     FineTuned,
     check_lengths,
-    find_pretrained,
     load_fine_tuned,
     warn_of_classes,
 )
+from auber.run.pretrained import find_pretrained
 from auber.run.request import Request
 from auber.run.result_record import ResultRecord
 from auber.run.targets import HALF, assign_target, count_removed, list_sizes, most_to_remove
@@ -206,10 +206,10 @@ def _is_new(request: Request) -> bool:
     start, config = request.start, request.config.flat()
     if request.needs_first_tuning:
         return not start.has_classifier
-    if start.result is None or start.result.kind != "finetune":
+    if start.finetuning is None:
         return False
     keys = ("size.tolerance", "seed", "protocol")
-    return all(start.result.config.get(key) == config[key] for key in keys)
+    return all(start.finetuning.config.get(key) == config[key] for key in keys)
 
 
 def _check_control(request: Request) -> None:
