@@ -275,7 +275,7 @@ class Pipeline:
             self.progress.say(
                 f"{rows.num_cut} of {len(rows)} train rows are cut to {most} tokens (max_length)"
             )
-        if request.kind == "prune" and request.method.removes_heads:
+        if request.method.removes_heads:
             fixed = describe_fixed_layers(self.steps.encoder, request.layers)
             if fixed is not None:
                 self.progress.say(fixed)

@@ -100,8 +100,7 @@ class Request:
         """Whether a learning rate has to be chosen for tunings whose setting is `auto`."""
         config = self.config
         later = "auto" in (config.layer.learning_rate, config.last.learning_rate)
-        tunes_later = later and self.kind == "prune" and self.method.tunes
-        is_used = self.needs_first_tuning or self.needs_fold_models or tunes_later
+        is_used = self.needs_first_tuning or self.needs_fold_models or (later and self.method.tunes)
         return config.first.learning_rate == "auto" and is_used
 
     @property

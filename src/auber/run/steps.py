@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from auber.data.encoding import EncodedRows, encode_split
@@ -23,7 +24,7 @@ from auber.run.finished import find_decided, find_decided_layers, find_plan
 from auber.run.fold_models import FoldModels
 from auber.run.folder import Run
 from auber.run.held_out import HeldOut
-from auber.run.learned import describe_failure, draw_rows, measure_learning
+from auber.run.learned import choose_rows, describe_failure, measure_learning
 from auber.run.request import Request
 from auber.run.stage_record import StageRecord
 from auber.run.targets import most_to_remove
@@ -167,7 +168,7 @@ class Steps:
 
     def tune_first(self) -> dict[str, Any]:
         """Tune the model on the task, if it needs it, and record its digest."""
-        request, info = self.request, {}
+        request, info = self.request, dict[str, Any]()
         if request.needs_first_tuning:
             # A control is compared with the model as anybody would tune it, without held-out rows.
             is_control = request.kind == "prune" and not request.method.removes_heads
@@ -176,11 +177,12 @@ class Steps:
         else:
             require_finite_weights(self.model, "start")
             self.progress.skip(1)
-        if request.task.is_answered:  # the labels are the model's own
-            return {**info, "digest": weights_digest(self.model)}
-        rows = draw_rows(self.splits.first, request.config.seed)
-        found = measure_learning(self.model, self.train.select(rows), request.task.metric)
-        return {**info, "digest": weights_digest(self.model), "learned": found.to_json()}
+        info["digest"] = weights_digest(self.model)
+        if not request.task.is_answered:  # else the labels are the model's own
+            chosen = self.train.select(choose_rows(self.splits.first, request.config.seed))
+            found = measure_learning(self.model, chosen, request.task.metric)
+            info["learned"] = found.to_json()
+        return info
 
     def check_learned(self) -> None:
         """Raise `ModelError` if the fine-tuned model learned nothing and the settings require it.
@@ -188,8 +190,7 @@ class Steps:
         A control is not stopped: how it does is its result.
         """
         request, found = self.request, self.done["first"].learned
-        removes = request.kind == "prune" and request.method.removes_heads
-        if not removes or not request.config.first.require_learned:
+        if not (request.method.removes_heads and request.config.first.require_learned):
             return
         if found is not None and not found.learned:  # None: an earlier version did not measure it
             raise ModelError(
@@ -217,11 +218,9 @@ class Steps:
         with self.tunings.reusing_captures():
             info["tuning"] = self.tunings.last(self.model, share).to_json()
         if self._held_out is not None:
-            unpruned = size_stage(LAST, 1.0)
-            if share < 1 and not self._held_out.has_reference:
-                device = self.request.hardware.device
-                self._held_out.refer_to(self._run.load_stage(unpruned, device))
-            info["held_out"] = self._held_out.compare(self.model)
+            unpruned, device = size_stage(LAST, 1.0), self.request.hardware.device
+            load = partial(self._run.load_stage, unpruned, device) if share < 1 else None
+            info["held_out"] = self._held_out.compare(self.model, load)
         return info
 
     def take_step(self, share: float) -> dict[str, Any]:
