@@ -102,8 +102,8 @@ def read_row_settings(folder: str | Path) -> dict[str, Any]:
     run = find_run(folder)
     if run is None:
         return {}
-    settings = read_result_record(run).config
-    return {key: settings[key] for key in ("max_length",) if key in settings}
+    config = read_result_record(run).config
+    return {"max_length": config["max_length"]} if "max_length" in config else {}
 
 
 def check_digest(folder: Path, recorded: str | None) -> None:
