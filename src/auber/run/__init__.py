@@ -8,7 +8,7 @@
 - pipeline: run the stages, write the result; evaluation: score and time the models
 - steps: what a stage does: tunings, decisions (with rewards) and fold_models;
   finished: what the finished stages decided
-- held_out: compare sizes with the unpruned model, for a tolerance
+- sizes: what the stages of several target sizes do; held_out: compare them, for a tolerance
 - folder: write the run's folder; resuming: whether a run can begin or go on there
 - files: read a run's folder; its JSON files are declared by records, stage_record, result_record
   and events

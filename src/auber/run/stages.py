@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from auber.run.effort import Effort
+from auber.run.sizes import Sizes
 from auber.run.steps import Steps
 from auber.search.stages import (
     BUDGET,
@@ -124,8 +125,8 @@ def _by_sizes(steps: Steps, effort: Effort) -> Strategy:
     With a tolerance, the unpruned model is tuned first, and the sizes end with one that loses more.
     With steps on the way, a step or size is ranked when it is tuned; otherwise just before it.
     """
-    request, stages = steps.request, list[Stage]()
-    method, is_needed = request.method.name, steps.is_within_tolerance
+    request, sizes, stages = steps.request, Sizes(steps), list[Stage]()
+    method, is_needed = request.method.name, sizes.is_within_tolerance
     on_the_way = [(share, STEP) for share in request.steps]
     at_the_end = [(share, LAST) for share in request.sizes]
     is_known = False
@@ -134,14 +135,14 @@ def _by_sizes(steps: Steps, effort: Effort) -> Strategy:
         if share < 1 and not request.steps:
             if is_known and method not in ("voita", "random"):
                 ranking = ranking[1:]  # the scores of the first size are used again
-            name, choose = size_stage(PLAN, share), partial(steps.choose_plan, share)
+            name, choose = size_stage(PLAN, share), partial(sizes.choose_plan, share)
             stages.append(Stage(name, choose, ranking, keeps_weights=False, is_needed=is_needed))
             is_known, ranking = True, ()
         repair = (effort.repair(),) if share < 1 and request.config.size.repair else ()
         tuning = effort.step(share) if kind == STEP else effort.last(share)
         efforts = (*ranking, *repair, tuning)
         name = size_stage(kind, share)
-        tune = partial(steps.take_step if kind == STEP else steps.tune_size, share)
+        tune = partial(sizes.take_step if kind == STEP else sizes.tune_size, share)
         stages.append(Stage(name, tune, efforts, makes_size=True, is_needed=is_needed))
     return Strategy(_first(steps, effort), tuple(stages))
 

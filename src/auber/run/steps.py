@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from auber.data.encoding import EncodedRows, encode_split
@@ -23,7 +22,6 @@ from auber.run.decisions import Decisions, best_plan
 from auber.run.finished import find_decided, find_decided_layers, find_plan
 from auber.run.fold_models import FoldModels
 from auber.run.folder import Run
-from auber.run.held_out import HeldOut
 from auber.run.learned import choose_rows, describe_failure, measure_learning
 from auber.run.request import Request
 from auber.run.stage_record import StageRecord
@@ -38,18 +36,13 @@ from auber.scoring import (
     Workers,
     open_workers,
 )
-from auber.scoring.repair import repair
 from auber.search.registry import get_method
 from auber.search.stages import (
     ANSWERS,
-    LAST,
-    PLAN,
     PRIOR,
     RATE,
-    STEP,
     TIMING,
     layer_stage,
-    size_stage,
 )
 from auber.system.progress import Progress
 from auber.training.distillation import Teacher
@@ -64,7 +57,7 @@ class Steps:
     """The steps of a run on its model; `done` has the records of the finished stages."""
 
     def __init__(self, request: Request, run: Run, progress: Progress) -> None:
-        self.request, self.progress, self._run = request, progress, run
+        self.request, self.progress, self.run = request, progress, run
         self.model = request.start.model.to(request.hardware.device)
         # What the first stage leaves, on the CPU: the beginning of all that is compared.
         self.fine_tuned: PreTrainedModel | None = None
@@ -94,12 +87,7 @@ class Steps:
             self.fold_models = FoldModels(
                 run, request.pretrained, self.splits.folds, request.hardware.device
             )
-        self._decisions = Decisions(request, run, progress)
-        self._known: dict[Any, Any] = {}  # what a ranking computes once for all sizes
-        self._held_out: HeldOut | None = None
-        if self.splits.held_out:
-            rows = self.train.select(self.splits.held_out)
-            self._held_out = HeldOut(rows, task.metric, config)
+        self.decisions = Decisions(request, run, progress)
         self._workers: Workers | None = None
 
     @property
@@ -108,7 +96,7 @@ class Steps:
         return encoder_of(self.model)
 
     @property
-    def _first_rows(self) -> EncodedRows:
+    def first_rows(self) -> EncodedRows:
         """The rows of the first tuning, on which rankings are computed too."""
         return self.train.select(self.splits.first)
 
@@ -208,48 +196,6 @@ class Steps:
         """Run the last tuning."""
         return {"tuning": self.tunings.last(self.model).to_json()}
 
-    def tune_size(self, share: float) -> dict[str, Any]:
-        """Remove the plan of a target size from the fine-tuned model, and tune what is left.
-
-        If there are steps on the way, the model is that of the last step, and the plan is made now.
-        With a tolerance, compare the model with the unpruned one on the held-out rows.
-        """
-        info = self._prune_to(share)
-        with self.tunings.reusing_captures():
-            info["tuning"] = self.tunings.last(self.model, share).to_json()
-        if self._held_out is not None:
-            unpruned, device = size_stage(LAST, 1.0), self.request.hardware.device
-            load = partial(self._run.load_stage, unpruned, device) if share < 1 else None
-            info["held_out"] = self._held_out.compare(self.model, load)
-        return info
-
-    def take_step(self, share: float) -> dict[str, Any]:
-        """Prune to a share on the way to the target sizes, by a new ranking, and tune."""
-        info = self._prune_to(share)
-        with self.tunings.reusing_captures():
-            info["tuning"] = self.tunings.step(self.model, share).to_json()
-        return info
-
-    def _prune_to(self, share: float) -> dict[str, Any]:
-        """Prune the fine-tuned model, or that of the step before, to a share."""
-        request, info = self.request, {}
-        size, steps = request.config.size, request.steps_to(share)
-        if steps:
-            before = size_stage(STEP, steps[-1])
-            self.model = self._run.load_stage(before, request.hardware.device)
-        else:
-            self.model = self.copy_fine_tuned()
-        if size.step_epochs and share < 1:
-            choice = self._decisions.rank(request.method, self.model, self._first_rows, None, share)
-            plan, info = choice.plan, {"removed": choice.plan.to_json(), **choice.details}
-        else:
-            plan = find_plan(self.done, size_stage(PLAN, share))
-        remove(self.model, plan)
-        if size.repair and share < 1:
-            unpruned, seed = self.copy_fine_tuned(), request.config.seed
-            repair(self.model, unpruned, self._first_rows, seed=seed, progress=self.progress)
-        return info
-
     def tune_fold_model(self, fold: int) -> dict[str, Any]:
         """Train the model that scores the rows of a fold."""
         assert self.fold_models is not None
@@ -306,19 +252,17 @@ class Steps:
             f"the search starts from the {number} heads that method {search.prior} would remove"
         )
         method = get_method(search.prior)
-        choice = self._decisions.rank(method, self.model, self._first_rows, number)
+        choice = self.decisions.rank(method, self.model, self.first_rows, number)
         plan = {layer: heads for layer, heads in choice.plan.heads.items() if layer in layers}
         return {"plan": PruningPlan(plan).to_json(), **choice.details}
 
-    def choose_plan(self, share: float | None = None) -> dict[str, Any]:
-        """Decide all units at once and remove them; for one of several sizes, only decide."""
+    def choose_plan(self) -> dict[str, Any]:
+        """Decide all units at once, and remove them."""
         request = self.request
-        model = self.model if share is None else self.copy_fine_tuned()
-        choice = self._decisions.rank(
-            request.method, model, self._first_rows, request.num_removed, share, self._known
+        choice = self.decisions.rank(
+            request.method, self.model, self.first_rows, request.num_removed
         )
-        if share is None:
-            remove(self.model, choice.plan)
+        remove(self.model, choice.plan)
         return {"removed": choice.plan.to_json(), **choice.details}
 
     def decide(self, layer: int) -> dict[str, Any]:
@@ -328,8 +272,8 @@ class Steps:
             self.progress.skip(1)
             return {"removed": []}
         rows = self.splits.layers[layer].reward
-        self._decisions.warn_of_blindness(layer, self.train.select(rows))
-        info = self._decisions.search(
+        self.decisions.warn_of_blindness(layer, self.train.select(rows))
+        info = self.decisions.search(
             encoder,
             self._make_scorer(layer, rows),
             len(rows),
@@ -382,11 +326,6 @@ class Steps:
         """Return a copy of the fine-tuned model on the run's device."""
         assert self.fine_tuned is not None, "the first stage is finished"
         return copy.deepcopy(self.fine_tuned).to(self.request.hardware.device)
-
-    def is_within_tolerance(self) -> bool:
-        """Return whether a smaller size may be: no size so far loses more than the tolerance."""
-        found = [stage.held_out for stage in self.done.values()]
-        return all(held_out is None or held_out.is_within for held_out in found)
 
     def _find_time_pay(self) -> float:
         """Return the points for the time that a removed head saves."""
