@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ def test_every_file_is_read(name):
     for path in (folder / "stages").glob("*.json"):
         assert read(StageRecord, path, "").seconds > 0
     for line in (folder / "events.jsonl").read_text().splitlines():
-        assert parse_event(line) is not None, line
+        kind = json.loads(line)["event"]
+        assert (parse_event(line) is None) == (kind in ("said", "stage", "dev_evaluation")), line
     for line in (folder / "scores.jsonl").read_text().splitlines():
         assert ScoreLine.model_validate_json(line).key
 

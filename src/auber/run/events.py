@@ -1,4 +1,7 @@
-"""What a run reports while it works: the lines of `events.jsonl`, and `progress.json`."""
+"""What a run reports while it works: `progress.json`, and lines of `events.jsonl`.
+
+Events that only people read, such as messages and finished stages, are not declared.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from auber.run.records import MOST_HEADS, Share, UpgradeRecord, require_heads
-from auber.run.stage_record import StageRecord
+from auber.run.records import MOST_HEADS, Share, require_heads
 from auber.system.locks import Moment
 from auber.system.records import Count, Name, Number, Record
 
@@ -75,21 +77,6 @@ class PlannedEvent(_Event):
         return self
 
 
-class StageEvent(StageRecord, _Event):
-    """A stage was finished."""
-
-    event: Literal["stage"]
-    stage: Name
-
-
-class DevEvent(_Event):
-    """The dev set was evaluated."""
-
-    event: Literal["dev_evaluation"]
-    score: Number
-    rows: Count
-
-
 class StoppedEvent(_Event):
     """The run was stopped by an error."""
 
@@ -97,29 +84,7 @@ class StoppedEvent(_Event):
     error: str
 
 
-class MessageEvent(_Event):
-    """A message to the user."""
-
-    event: Literal["said"]
-    text: str
-
-
-class UpgradedEvent(UpgradeRecord, _Event):
-    """The run was resumed with other versions."""
-
-    event: Literal["upgraded"]
-
-
-Event = (
-    NumbersEvent
-    | ProcessEvent
-    | PlannedEvent
-    | StageEvent
-    | DevEvent
-    | StoppedEvent
-    | MessageEvent
-    | UpgradedEvent
-)
+Event = NumbersEvent | ProcessEvent | PlannedEvent | StoppedEvent
 _EVENT: TypeAdapter[Event] = TypeAdapter(
     Annotated[Event, Field(discriminator="event")], config={"defer_build": True}
 )
