@@ -10,13 +10,13 @@ import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from auber.config import Config
 from auber.data.task import TaskData
 from auber.errors import AuberError, ConfigError, RunError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.run import files
 from auber.run.fine_tuned import FineTuned, load_fine_tuned
+from auber.run.request import Request
 from auber.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -24,30 +24,25 @@ if TYPE_CHECKING:
 
 
 def find_pretrained(
-    origin: str | Path | PreTrainedModel | None,
-    start: FineTuned,
-    task: TaskData,
-    config: Config,
-    progress: Progress,
-    *,
-    is_tuned: bool,
+    origin: str | Path | PreTrainedModel | None, request: Request, progress: Progress
 ) -> PreTrainedModel:
     """Return the model that fold models are trained from.
 
-    That is the start itself unless it `is_tuned`, otherwise the origin that the caller names, or
-    the model that the start's run recorded.
+    That is the start itself if it is still to be tuned, otherwise the origin that the caller names,
+    or the model that the start's run recorded.
     """
-    if not is_tuned:
+    start, task = request.start, request.task
+    if request.needs_first_tuning:
         _check_unseen(start.source, task, "give --model what it started from")
         if start.has_classifier and start.source is not None:
             _warn_of_trained_classifier(start.source, progress)
         return copy.deepcopy(start.model)
     if origin is None:
-        return _load_recorded(start, task, config, progress)
+        return _load_recorded(request, progress)
     place = str(origin) if isinstance(origin, (str, Path)) else None
     if place is not None:
         _check_unseen(place, task, "give --origin the model that it started from")
-    loaded = load_fine_tuned(origin, start.tokenizer, task, config)
+    loaded = load_fine_tuned(origin, start.tokenizer, task, request.config)
     if loaded.has_classifier and place is not None:
         _warn_of_trained_classifier(place, progress)
     if _describe_build(loaded.model) != _describe_build(start.model):
@@ -56,7 +51,7 @@ def find_pretrained(
             "have the same heads; give what the model was fine-tuned from"
         )
     if place is not None:  # the classifier of a live one was drawn by the caller
-        _check_recorded_weights(place, loaded, start, task, config)
+        _check_recorded_weights(place, loaded, request)
     return loaded.model
 
 
@@ -77,10 +72,9 @@ def _warn_of_trained_classifier(place: str, progress: Progress) -> None:
     )
 
 
-def _load_recorded(
-    start: FineTuned, task: TaskData, config: Config, progress: Progress
-) -> PreTrainedModel:
+def _load_recorded(request: Request, progress: Progress) -> PreTrainedModel:
     """Load what the start was tuned from, as its run recorded it."""
+    start, task, config = request.start, request.task, request.config
     if encoder_of(start.model).removed:
         raise ConfigError(
             f"{start.place}: has lost heads already, and fold models are trained from a model with "
@@ -119,10 +113,9 @@ def _load_recorded(
     return found.model
 
 
-def _check_recorded_weights(
-    place: str, loaded: FineTuned, start: FineTuned, task: TaskData, config: Config
-) -> None:
+def _check_recorded_weights(place: str, loaded: FineTuned, request: Request) -> None:
     """Raise `ConfigError` if the start's run recorded that it was tuned from other weights."""
+    start, task, config = request.start, request.task, request.config
     if start.finetuning is None:
         return
     recorded = files.read_identity(start.place).weights

@@ -62,9 +62,7 @@ def request_pruning(
     if task.is_answered:
         return _request_answers(request, has_origin=origin is not None)
     if request.needs_fold_models:
-        is_tuned = not request.needs_first_tuning
-        found = find_pretrained(origin, start, task, config, progress, is_tuned=is_tuned)
-        request = replace(request, pretrained=found)
+        request = replace(request, pretrained=find_pretrained(origin, request, progress))
     _warn_of_seen_rows(request, progress)
     return request
 
