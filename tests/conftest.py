@@ -35,7 +35,7 @@ LONGEST = (
     "export/test_measure.py",
     "study/test_runner.py",
     "benchmarks/test_soak.py",
-    "run/test_fine_tuned.py",
+    "run/test_pretrained.py",
     "run/test_determinism.py",
 )
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from auber import api
 from auber.config import LayerTuning
 from auber.data.encoding import EncodedRows, pad_batch
-from auber.run.records import TIME_PARTS
+from auber.run.result_record import TIME_PARTS
 from auber.system.progress import Progress
 from auber.training.devices import Hardware
 from auber.training.tuning import tune

@@ -1,7 +1,7 @@
 """The entry points: `prune`, `finetune` and `evaluate`.
 
 Each takes a model (a folder, a hub name, a finished run or a live transformers model), a task and
-settings. What can be wrong is checked by `auber.run.request` before anything is computed.
+settings. What can be wrong is checked by `auber.run.validation` before anything is computed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from auber.models import checkpoint
 from auber.run.answers import describe_task
 from auber.run.files import read_row_settings
 from auber.run.fine_tuned import NO_TOKENIZER, check_fit, check_lengths, warn_of_classes
-from auber.run.folder import Resume, check_place
 from auber.run.pipeline import Pruned, carry_out
-from auber.run.request import check_keep, request_finetuning, request_pruning
+from auber.run.resuming import Resume, check_place
+from auber.run.targets import check_keep
 from auber.run.trackers import check_trackers
+from auber.run.validation import request_finetuning, request_pruning
 from auber.search.methods import Method
 from auber.search.own import Player, make_method
 from auber.search.registry import default_method, get_method

@@ -33,8 +33,9 @@ from auber.models.surgery import remove_remaining
 from auber.run.answers import describe_task
 from auber.run.files import is_run
 from auber.run.fine_tuned import check_fit
-from auber.run.folder import check_place
-from auber.run.request import check_keep, check_pruning
+from auber.run.resuming import check_place
+from auber.run.targets import check_keep
+from auber.run.validation import check_pruning
 from auber.search.registry import default_method, get_method
 from auber.system.progress import Progress
 

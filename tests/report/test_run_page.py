@@ -11,7 +11,7 @@ from auber.report.figures import TIMES, find_sizes, time_parts
 from auber.report.layers import read_runs
 from auber.report.page import make_page, make_run_page, render_page
 from auber.report.records import RunRecord
-from auber.run.records import TIME_PARTS
+from auber.run.result_record import TIME_PARTS
 from auber.system.records import parse
 from tests.report.made_runs import LAYERS, PLAN, write_ranked, write_searched
 from tests.report.results import make_result, write_run

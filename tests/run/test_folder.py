@@ -14,8 +14,9 @@ import torch
 from auber.errors import CheckpointError, RunError
 from auber.models import checkpoint
 from auber.run.files import is_run, read_json, read_result
-from auber.run.folder import Run, check_place
+from auber.run.folder import Run
 from auber.run.records import RunIdentity
+from auber.run.resuming import check_place
 from tests.small import small_config, small_start
 from tests.tiny_models import tiny_model
 

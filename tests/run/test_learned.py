@@ -10,8 +10,8 @@ from auber.cli.screen import describe_result
 from auber.config import PRESETS, make_config
 from auber.errors import ModelError
 from auber.run import tunings
-from auber.run.learned import describe_failure, draw_rows, measure_learning
-from auber.run.records import LearnedRecord
+from auber.run.learned import choose_rows, describe_failure, measure_learning
+from auber.run.stage_record import LearnedRecord
 from auber.training.evaluation import predict
 from tests.kinds import num_labels, random_kind_rows
 from tests.scoring.test_crossfit import with_labels
@@ -85,11 +85,11 @@ def test_an_untrained_tagger_has_not_learned():
 
 
 def test_at_most_2000_rows_are_used():
-    assert draw_rows((3, 5), 0) == (3, 5)
-    drawn = draw_rows(tuple(range(3000)), 0)
+    assert choose_rows((3, 5), 0) == (3, 5)
+    drawn = choose_rows(tuple(range(3000)), 0)
     assert len(set(drawn)) == 2000
     assert list(drawn) == sorted(drawn)
-    assert drawn != draw_rows(tuple(range(3000)), 1)
+    assert drawn != choose_rows(tuple(range(3000)), 1)
 
 
 def test_the_words_of_a_failure():

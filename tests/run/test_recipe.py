@@ -14,7 +14,7 @@ from auber.errors import ConfigError, ModelError, RunError, TaskError
 from auber.models import checkpoint
 from auber.run import recipe, trials
 from auber.run.recipe import RecipeRecord, choose_recipe, parse_list
-from auber.run.records import Trial
+from auber.run.stage_record import Trial
 from auber.run.trials import halve
 from auber.system.progress import Progress
 from auber.system.records import read

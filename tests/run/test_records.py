@@ -12,7 +12,7 @@ import torch
 
 import auber
 from auber.errors import RunError
-from auber.run.records import StageRecord
+from auber.run.stage_record import StageRecord
 from auber.system.progress import Progress
 from auber.system.records import parse
 from tests.small import small_config, small_start, small_task

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from auber.run.records import TIME_PARTS, StageRecord
-from auber.run.result import describe_cost, find_tuned_layers
+from auber.run.finished import find_tuned_layers
+from auber.run.result import describe_cost
+from auber.run.result_record import TIME_PARTS
+from auber.run.stage_record import StageRecord
 from auber.search.stages import PLAN, PRIOR, REWIND, TIMING, layer_stage
 from auber.system.records import parse
 

@@ -14,10 +14,10 @@ from auber.errors import ConfigError, TaskError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.run.files import find_run
-from auber.run.records import ResultRecord
-from auber.run.request import request_pruning
-from auber.run.steps import Steps
+from auber.run.result_record import ResultRecord
+from auber.run.sizes import Sizes
 from auber.run.summary import describe_change, describe_sizes
+from auber.run.validation import request_pruning
 from auber.search.registry import get_method
 from auber.system.records import read
 from auber.training.evaluation import predict
@@ -140,14 +140,14 @@ def several(start):
     """A finished run to three sizes, cut before the second and resumed, and its folder."""
     folder = start.parent / "several"
     with pytest.MonkeyPatch.context() as patch:
-        tune_size = Steps.tune_size
+        tune_size = Sizes.tune_size
 
-        def cut(steps, share):
+        def cut(sizes, share):
             if share == 0.5:
                 raise CutError
-            return tune_size(steps, share)
+            return tune_size(sizes, share)
 
-        patch.setattr(Steps, "tune_size", cut)
+        patch.setattr(Sizes, "tune_size", cut)
         with pytest.raises(CutError):
             prune(start, "several", keep=[0.4, 0.8, 0.5])
     kept = (folder / "stages" / "last-0.8.json").read_bytes()
@@ -196,14 +196,14 @@ STEPPED = CONFIG.replace({"size.step_epochs": 1, "teacher.outputs": 0.5, "teache
 def test_sizes_share_the_steps_on_their_way(start):
     folder = start.parent / "stepped"
     with pytest.MonkeyPatch.context() as patch:
-        take_step = Steps.take_step
+        take_step = Sizes.take_step
 
-        def cut(steps, share):
+        def cut(sizes, share):
             if share == 0.5:
                 raise CutError
-            return take_step(steps, share)
+            return take_step(sizes, share)
 
-        patch.setattr(Steps, "take_step", cut)
+        patch.setattr(Sizes, "take_step", cut)
         with pytest.raises(CutError):
             prune(start, "stepped", config=STEPPED, keep=[0.4, 0.3])
     pruned = prune(start, "stepped", config=STEPPED, keep=[0.4, 0.3], resume=True)

@@ -8,8 +8,8 @@ import pytest
 
 from auber.data.splits import make_splits
 from auber.models.encoders import encoder_of
-from auber.run.request import check_pruning
 from auber.run.stages import declare_strategy
+from auber.run.validation import check_pruning
 from tests.small import small_config, small_start, small_task
 
 TASK = small_task()
@@ -61,6 +61,6 @@ class FakeSteps(SimpleNamespace):
 def test_the_stages_of_a_strategy(arguments, names):
     request, splits, encoder = make(**arguments)
     folds = splits.folds if request.needs_fold_models else None
-    steps = FakeSteps(splits=splits, encoder=encoder, fold_models=folds)
-    strategy = declare_strategy(request, steps)
+    steps = FakeSteps(request=request, splits=splits, encoder=encoder, fold_models=folds)
+    strategy = declare_strategy(steps)
     assert [stage.name for stage in strategy.stages] == names.split()

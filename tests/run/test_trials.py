@@ -13,7 +13,7 @@ from auber.errors import ConfigError
 from auber.run import trials, tunings
 from auber.run.files import read_json
 from auber.run.folder import Run
-from auber.run.records import Trial
+from auber.run.stage_record import Trial
 from auber.run.trials import RATES, choose_rate
 from auber.system.progress import Progress
 from tests.run.test_fold_models import CutError, same_weights

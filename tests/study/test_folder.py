@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from auber.errors import RunError
-from auber.run.records import ResultRecord
+from auber.run.result_record import ResultRecord
 from auber.study import folder as study_folder
 from auber.study.folder import Clock, State, StudyFolder
 from auber.study.plan import Block, StudyRun, read_study, select_runs

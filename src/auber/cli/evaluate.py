@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
     from auber.data.task import TaskData
-    from auber.run.records import ResultRecord
+    from auber.run.result_record import ResultRecord
 
 
 @options.grouped

@@ -15,8 +15,18 @@ from auber.cli.study import describe_outcome
 from auber.config import load_toml
 from auber.errors import ConfigError, printable
 from auber.models.plan import PruningPlan
-from auber.run import records
-from auber.run.records import Event, ProgressRecord, ResultRecord, RunIdentity, StageRecord
+from auber.run.events import (
+    Event,
+    NumbersEvent,
+    PlannedEvent,
+    ProcessEvent,
+    ProgressRecord,
+    StoppedEvent,
+    parse_event,
+)
+from auber.run.records import RunIdentity
+from auber.run.result_record import ResultRecord
+from auber.run.stage_record import StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_stage
 from auber.study.folder import CLAIM, RECORD, State, StudyFolder, read_clock
 from auber.study.plan import read_study, select_runs
@@ -83,9 +93,9 @@ def _read_run(folder: Path) -> RunStatus:
     found = {path.stem: _read(StageRecord, path) for path in (folder / "stages").glob("*.json")}
     done = {name: stage for name, stage in found.items() if stage is not None}
     events = _read_events(folder / "events.jsonl")  # last: they cover what the other files show
-    planned = _last(events, records.PlannedEvent)
-    end = _last(events, records.ProcessEvent, records.StoppedEvent)
-    error = printable(end.error) if isinstance(end, records.StoppedEvent) else None
+    planned = _last(events, PlannedEvent)
+    end = _last(events, ProcessEvent, StoppedEvent)
+    error = printable(end.error) if isinstance(end, StoppedEvent) else None
     try:
         config = load_toml(folder / "config.toml")
     except ConfigError:
@@ -169,7 +179,7 @@ def _read_events(path: Path) -> list[Event]:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError:
         return []
-    return [event for event in map(records.parse_event, lines) if event is not None]
+    return [event for event in map(parse_event, lines) if event is not None]
 
 
 def _last(events: list[Event], *kinds: type[E]) -> E | None:
@@ -180,7 +190,7 @@ def _last_numbers(events: list[Event], since: float) -> dict[str, float]:
     """Return the latest numbers of the search or tuning that last reported since a time."""
     current, found = "", dict[str, float]()
     for event in events:
-        if not isinstance(event, records.NumbersEvent) or event.time < since:
+        if not isinstance(event, NumbersEvent) or event.time < since:
             continue
         for name, value in event.values.items():
             series, _, quantity = name.rpartition("/")

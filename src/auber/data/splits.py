@@ -342,6 +342,13 @@ def _deal(classes: Array, config: Config, rows: AnyRows | None) -> tuple[Indices
     return tuple(tuple(sorted(fold)) for fold in dealt)
 
 
+def draw_rows(rows: Indices, most: int, seed: int, purpose: str) -> Indices:
+    """Return the rows, or a random draw of them, in order, if there are more than `most`."""
+    if len(rows) <= most:
+        return rows
+    return _indices(seeds.generator(seed, purpose).choice(rows, most, replace=False))
+
+
 def _draw(rows: Array, count: int, rng: np.random.Generator) -> Array:
     """Draw `count` of the rows at random, or all of them if there are fewer."""
     return rng.choice(rows, min(count, len(rows)), replace=False)

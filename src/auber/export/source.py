@@ -14,7 +14,7 @@ from auber.errors import RunError
 from auber.models import checkpoint
 from auber.models.encoders import Encoder, encoder_of
 from auber.run import files as run_files
-from auber.run.records import ResultRecord
+from auber.run.result_record import ResultRecord
 from auber.training.outputs import Outputs, outputs_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from auber.errors import ConfigError, unknown_name
-from auber.run.records import CommitRecord, Plan
+from auber.run.records import Plan
+from auber.run.result_record import CommitRecord
 from auber.system.records import LARGEST_NUMBER, Count, Name, Number, Record
 from auber.training.timing import Limits, Ratio, brief, ratio_of, verdict
 

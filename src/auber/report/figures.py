@@ -28,7 +28,7 @@ from auber.report.analysis import Section, summarise
 from auber.report.head_maps import SHADES, HeadMap
 from auber.report.layers import Layer, Run
 from auber.report.records import RunRecord, group
-from auber.run.records import TIME_PARTS
+from auber.run.result_record import TIME_PARTS
 
 COLOURS = (
     "#0b5fa5", "#b5482a", "#3a7d34", "#7a4fa3", "#8a6d00", "#4aa3df", "#d1638f", "#2f8f8f",

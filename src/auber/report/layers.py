@@ -13,7 +13,7 @@ from auber.report.records import REMEDY, RunRecord, read_run
 from auber.report.results_file import read_place
 from auber.report.runs import RunSet
 from auber.run.files import RESULT
-from auber.run.records import SearchRecord, StageRecord
+from auber.run.stage_record import SearchRecord, StageRecord
 from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
 from auber.system.records import read
 

@@ -14,18 +14,16 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import ConfigDict, Field, model_validator
 
 from auber.errors import RunError
-from auber.run.records import (
-    MOST_HEADS,
+from auber.run.records import MOST_HEADS, Plan, Share
+from auber.run.result_record import (
     AgreementRecord,
     ComparedRecord,
-    HeldOutRecord,
     NeuronCounts,
-    Plan,
     RemainingSize,
     ResultRecord,
     ScoreRecord,
-    Share,
 )
+from auber.run.stage_record import HeldOutRecord
 from auber.run.summary import name_measure
 from auber.system.records import Count, Name, Number, Record, Whole, parse, read
 

@@ -14,7 +14,7 @@ from auber.report.layers import Run
 from auber.report.records import RunRecord, count
 from auber.report.results_file import ResultsFile
 from auber.report.tables import Grid
-from auber.run.records import AgreementRecord
+from auber.run.result_record import AgreementRecord
 from auber.system.records import parse
 
 SPEED = "speed"  # the kind of results that may stand beside runs

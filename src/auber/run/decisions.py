@@ -58,17 +58,17 @@ class Decisions:
         if share is not None:
             config = config.replace({"size.keep": share})
         work = RankingInputs(
-            model,
-            encoder_of(model),
-            num_removed,
-            rows,
-            self._request.task.metric,
-            hardware,
-            config,
-            self._progress,
-            {} if known is None else known,
-            self._request.task.is_answered,
-            self._run.settle,
+            model=model,
+            encoder=encoder_of(model),
+            num_removed=num_removed,
+            rows=rows,
+            metric=self._request.task.metric,
+            hardware=hardware,
+            config=config,
+            progress=self._progress,
+            known={} if known is None else known,
+            is_answered=self._request.task.is_answered,
+            settle=self._run.settle,
         )
         try:
             return method.choose_plan(work)
@@ -99,15 +99,15 @@ class Decisions:
         started = time.perf_counter()
         costs = self._find_change_costs(metered, given)
         work = LayerSearch(
-            layer,
-            encoder,
-            scorer.present,
-            metered.score_many,
-            config,
-            self._progress,
-            given,
-            costs,
-            time_pay,
+            layer=layer,
+            encoder=encoder,
+            heads=scorer.present,
+            score_many=metered.score_many,
+            config=config,
+            progress=self._progress,
+            prior=given,
+            change_costs=costs,
+            latency_reward=time_pay,
         )
         choice = choose(work)
         seconds = time.perf_counter() - started
@@ -130,10 +130,12 @@ class Decisions:
             "search": {**search, **choice.details},
         }
         if config.search.heads:
+            start = work.objective(given, known[given])
+            gains = {mask: work.objective(mask, score) - start for mask, score in known.items()}
             info["removed"] = []
             info["sizes"] = [
                 {"removed": list(mask), "score": known[mask], "gain": gain}
-                for _, (mask, gain) in sorted(best_by_size(_find_gains(work, known)).items())
+                for _, (mask, gain) in sorted(best_by_size(gains).items())
             ]
         self._say_equal_rewards(layer, known.values())
         if config.reward.measure == "smooth" and () in known:
@@ -232,12 +234,6 @@ def describe_fixed_layers(encoder: Encoder, layers: Collection[int]) -> str | No
 
 
 # Plans of a given size
-
-
-def _find_gains(work: LayerSearch, scores: Mapping[Mask, float]) -> dict[Mask, float]:
-    """Return the points that each mask gains over the one that the search started from."""
-    start = work.objective(work.prior, scores[work.prior])
-    return {mask: work.objective(mask, score) - start for mask, score in scores.items()}
 
 
 def best_by_size(gains: Mapping[Mask, float]) -> dict[int, tuple[Mask, float]]:

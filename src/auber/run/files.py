@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from auber.errors import CheckpointError, RunError
-from auber.run.records import ResultRecord, RunIdentity
+from auber.run.records import RunIdentity
+from auber.run.result_record import ResultRecord
 from auber.system import records
 from auber.system.files import digest_file
 
 RESULT = "result.json"
 MODELS = "models"  # of a run that makes several sizes
+PROGRESS = "progress.json"
+SETTLED = "settled.json"
+TUNING = "tuning.json"  # the trials of --tune, which come before the run
+
+# What an interrupted write leaves, by `write_text` and by `checkpoint.save`.
+SCRATCH = re.compile(
+    r"\.((run|splits|plan|settled|progress|result)\.json|config\.toml)\.[0-9]+|\.model\.[a-z0-9_]{8}"
+)
 DIGEST = "model_sha256"  # key of the weights' digest, in stages and in the result
 
 _SCORES_STAY = "and scores that are known are not computed again"
@@ -92,8 +102,8 @@ def read_row_settings(folder: str | Path) -> dict[str, Any]:
     run = find_run(folder)
     if run is None:
         return {}
-    settings = read_result_record(run).config
-    return {key: settings[key] for key in ("max_length",) if key in settings}
+    config = read_result_record(run).config
+    return {"max_length": config["max_length"]} if "max_length" in config else {}
 
 
 def check_digest(folder: Path, recorded: str | None) -> None:

@@ -1,9 +1,6 @@
-"""The fine-tuned model that a run starts from, and the pretrained model behind it.
+"""The fine-tuned model that a run starts from.
 
 `load_fine_tuned` reads any of the four forms: a folder, a hub name, a finished run or a live model.
-Under protocol crossfit, fold models are trained from the pretrained model, which has seen no row of
-the task: `find_pretrained` returns it. A run of `auber finetune` records what it was tuned from;
-for other fine-tuned models the caller names it (`origin`).
 """
 
 from __future__ import annotations
@@ -19,12 +16,11 @@ from auber.config import Config
 from auber.data.encoding import encode_split
 from auber.data.task import TaskData
 from auber.data.task_types import get_task_type
-from auber.errors import AuberError, ConfigError, RunError, TaskError
+from auber.errors import ConfigError, RunError, TaskError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.run import files
-from auber.run.records import ResultRecord
-from auber.system.progress import Progress
+from auber.run.result_record import ResultRecord
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -50,6 +46,12 @@ class FineTuned:
     def place(self) -> str:
         """The source, or the name of a live model."""
         return self.source or self.name
+
+    @property
+    def finetuning(self) -> ResultRecord | None:
+        """The result of the `auber finetune` run that the model is from, None for others."""
+        is_finetuning = self.result is not None and self.result.kind == "finetune"
+        return self.result if is_finetuning else None
 
 
 def load_fine_tuned(
@@ -189,127 +191,3 @@ def _check_held_out(source: str, result: ResultRecord, config: Config) -> None:
                 f"{source}: was made with {key} {found!r}, this run has {wanted!r}; "
                 "start from a run made with the same, or from the pretrained model"
             )
-
-
-# The pretrained model
-
-
-def find_pretrained(
-    origin: str | Path | PreTrainedModel | None,
-    start: FineTuned,
-    task: TaskData,
-    config: Config,
-    progress: Progress,
-    *,
-    is_tuned: bool,
-) -> PreTrainedModel:
-    """Return the model that fold models are trained from.
-
-    That is the start itself unless it `is_tuned`, otherwise the origin that the caller names, or
-    the model that the start's run recorded.
-    """
-    if not is_tuned:
-        _check_unseen(start.source, task, "give --model what it started from")
-        if start.has_classifier and start.source is not None:
-            _warn_of_trained_classifier(start.source, progress)
-        return copy.deepcopy(start.model)
-    if origin is None:
-        return _load_recorded(start, task, config, progress)
-    is_live = not isinstance(origin, (str, Path))
-    place = type(origin).__name__ if is_live else str(origin)
-    if not is_live:
-        _check_unseen(place, task, "give --origin the model that it started from")
-    loaded = load_fine_tuned(origin, start.tokenizer, task, config)
-    if loaded.has_classifier and not is_live:
-        _warn_of_trained_classifier(place, progress)
-    if _describe_build(loaded.model) != _describe_build(start.model):
-        raise ConfigError(
-            f"{place}: the origin must be built like the model {start.name}, and have the same "
-            "heads; give what the model was fine-tuned from"
-        )
-    if not is_live:  # the classifier of a live one was drawn by the caller
-        _check_recorded_weights(place, loaded, start, task, config)
-    return loaded.model
-
-
-def _check_unseen(folder: str | None, task: TaskData, remedy: str) -> None:
-    """Raise `RunError` for the model of a run on the same rows."""
-    run = None if folder is None else files.find_run(folder)
-    if run is not None and files.read_result_record(run).data == task.content_hash:
-        raise RunError(
-            f"{folder}: is of a run, whose model has seen rows that fold models must not see; "
-            f"{remedy}"
-        )
-
-
-def _warn_of_trained_classifier(place: str, progress: Progress) -> None:
-    progress.say(
-        f"warning: fold models are trained from {place}, whose classifier is trained already; if "
-        "it was trained on these rows, the rewards are too optimistic"
-    )
-
-
-def _load_recorded(
-    start: FineTuned, task: TaskData, config: Config, progress: Progress
-) -> PreTrainedModel:
-    """Load what the start was tuned from, as its run recorded it."""
-    if encoder_of(start.model).removed:
-        raise ConfigError(
-            f"{start.place}: has lost heads already, and fold models are trained from a model with "
-            "the same heads that has not seen the rows; choose --protocol seen"
-        )
-    if start.source is None or start.result is None or start.result.kind != "finetune":
-        progress.say(
-            f"warning: {start.name} is fine-tuned and may have seen the rows that rewards come "
-            "from, so rewards may be too optimistic; --origin names the model behind it, if known"
-        )
-        return copy.deepcopy(start.model)
-    source = files.read_source(start.source)
-    if source is None:
-        raise ConfigError(
-            f"{start.source}: does not record what it was tuned from, which fold models are "
-            "trained from: name it with --origin, or choose --protocol seen"
-        )
-    where = f"{start.source}: was tuned from {source}, which fold models are trained from and which"
-    try:
-        found = load_fine_tuned(source, start.tokenizer, task, config, seed=start.result.seed)
-    except (AuberError, OSError) as error:
-        raise ConfigError(
-            f"{where} cannot be read ({error}); name it with --origin, or choose --protocol seen"
-        ) from error
-    if checkpoint.weights_digest(found.model) != files.read_identity(start.source).weights:
-        raise ConfigError(
-            f"{where} has other weights now; name the earlier ones with --origin, or choose "
-            "--protocol seen"
-        )
-    if found.has_classifier:
-        raise ConfigError(
-            f"{where} was fine-tuned itself, so that it may have seen these rows: name the "
-            "pretrained model with --origin, or choose --protocol seen"
-        )
-    progress.say(f"fold models are trained from {source}, which {start.source} was tuned from")
-    return found.model
-
-
-def _check_recorded_weights(
-    place: str, loaded: FineTuned, start: FineTuned, task: TaskData, config: Config
-) -> None:
-    """Raise `ConfigError` if the start's run recorded that it was tuned from other weights."""
-    if start.source is None or start.result is None or start.result.kind != "finetune":
-        return
-    recorded = files.read_identity(start.source).weights
-    if recorded is None:
-        return
-    if start.result.seed != config.seed:  # its classifier was drawn from that seed
-        loaded = load_fine_tuned(place, start.tokenizer, task, config, seed=start.result.seed)
-    if checkpoint.weights_digest(loaded.model) != recorded:
-        raise ConfigError(
-            f"{place}: the origin must have the weights that {start.source} was tuned from, found "
-            "others; give what it was tuned from, or choose --protocol seen"
-        )
-
-
-def _describe_build(model: PreTrainedModel) -> tuple[object, object]:
-    """Return the names and shapes of a model's tensors, and which heads they belong to."""
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    return shapes, encoder_of(model).removed

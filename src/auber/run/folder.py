@@ -1,6 +1,6 @@
-"""Write a run's folder, and resume the run in it.
+"""Write a run's folder.
 
-    run.json      what the run is (model, task, method, data); see `check_resumable`
+    run.json      what the run is (model, task, method, data); see `auber.run.resuming`
     config.toml   every setting
     splits.json   the rows of each part, by index
     plan.json     the heads removed so far
@@ -28,22 +28,24 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from auber.config import Config, make_config
+from auber.config import Config
 from auber.errors import CheckpointError, RunError
 from auber.models import checkpoint
 from auber.models.source import WEIGHTS
 from auber.run.files import (
     DIGEST,
     MODELS,
+    PROGRESS,
     RESULT,
+    SCRATCH,
+    SETTLED,
     check_digest,
     describe_going_back,
     find_remedy,
@@ -52,7 +54,9 @@ from auber.run.files import (
     read_result,
 )
 from auber.run.ledger import Ledger
-from auber.run.records import RunIdentity, SettledRecord, StageRecord, UpgradeRecord
+from auber.run.records import RunIdentity, SettledRecord, UpgradeRecord
+from auber.run.resuming import Resume, Versions, check_place, check_resumable
+from auber.run.stage_record import StageRecord
 from auber.search.stages import ANSWERS, BUDGET, PLAN, PRIOR, RATE, is_layer_stage, is_of
 from auber.system import records
 from auber.system.distributed import is_main_process, wait_for_all
@@ -65,32 +69,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Resume = bool | Literal["upgrade"]  # "upgrade": also with other versions of the packages
-PROGRESS = "progress.json"
-SETTLED = "settled.json"
-TUNING = "tuning.json"  # the trials of --tune, which come before the run
-
-# What an interrupted write leaves, by `write_text` and by `checkpoint.save`.
-_SCRATCH = re.compile(
-    r"\.((run|splits|plan|settled|progress|result)\.json|config\.toml)\.[0-9]+|\.model\.[a-z0-9_]{8}"
-)
-
-_SAME_VERSIONS = ("auber", "torch", "transformers")  # others hardly change a number
-# Not compared as settings: versions are checked apart, equal weights may come from elsewhere, and
-# of the threads it is the resolved number that counts.
-_NOT_COMPARED = ("versions", "upgrades", "source", "threads")
-_DIGESTED = {
-    "data": "its rows were others",
-    "weights": "its model had other weights",
-    "origin": "its fold models were trained from another model",
-}
-# How to run in the recorded environment again.
-_REMEDIES: dict[str, Callable[[Any], str]] = {
-    "computed_on_threads": lambda threads: f"--set threads={threads}",
-    "processes": lambda number: (
-        "without torchrun" if number == 1 else f"torchrun --nproc-per-node {number}"
-    ),
-}
 _REQUIRED: Mapping[str, tuple[str, ...]] = {  # what a stage must have recorded
     ANSWERS: ("answers_sha256",),
     RATE: ("rate",),
@@ -99,107 +77,6 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {  # what a stage must have recorded
     BUDGET: ("plan",),
     PLAN: ("removed",),
 }
-
-# Resuming
-
-
-def check_place(folder: Path, *, resume: bool) -> None:
-    """Raise `RunError` unless a run can begin in a folder or, with `resume`, continue in it."""
-    try:
-        str(folder).encode()
-        is_there = is_run(folder)
-    except UnicodeEncodeError as error:
-        raise RunError(
-            f"{folder}: must have a name in UTF-8, without which no tokenizer can be written "
-            "there; choose another --out"
-        ) from error
-    except OSError as error:  # such as a name that is too long
-        raise RunError(
-            f"{folder}: cannot be a run's folder ({error.strerror}); choose another --out"
-        ) from error
-    if is_there:
-        if not resume:
-            state = "a finished" if (folder / RESULT).is_file() else "an unfinished"
-            raise RunError(
-                f"{folder}: holds {state} run; add --resume to go on with it, or choose another "
-                "--out"
-            )
-    elif folder.exists() and not (folder.is_dir() and _is_unused(folder)):
-        raise RunError(f"{folder}: must be a new or an empty folder; choose another --out")
-
-
-def check_resumable(
-    folder: Path, identity: RunIdentity, config: Config, resume: Resume
-) -> UpgradeRecord | None:
-    """Raise `RunError` unless the run in a folder can be resumed as the run `identity`.
-
-    It can if the caller asked to resume, if model, data, method, hardware and settings are the
-    same, and if auber, torch and transformers have the same versions. With `resume="upgrade"` other
-    versions are allowed; their change is returned. A finished run computes nothing more, so its
-    versions do not matter.
-    """
-    check_place(folder, resume=bool(resume))
-    recorded = read_identity(folder)
-    _check_same_run(folder, recorded, identity, config)
-    changed: dict[str, tuple[str | None, str]] = {
-        name: (recorded.versions.get(name, "not recorded"), identity.versions[name])
-        for name in _SAME_VERSIONS
-        if name in identity.versions and recorded.versions.get(name) != identity.versions[name]
-    }
-    if not changed or (folder / RESULT).is_file():
-        return None
-    words = ", ".join(f"{name} was {was} and is now {now}" for name, (was, now) in changed.items())
-    if resume != "upgrade":
-        raise RunError(
-            f"{folder}: was begun with other versions: {words}; install those to get the numbers "
-            "of an unbroken run, or add --allow-upgrade to go on with these"
-        )
-    logger.warning(
-        "%s: goes on with other versions (%s): its numbers may differ from an unbroken run's",
-        folder,
-        words,
-    )
-    return UpgradeRecord(changed=changed, after=())
-
-
-def _check_same_run(
-    folder: Path, recorded: RunIdentity, identity: RunIdentity, config: Config
-) -> None:
-    settings = make_config("paper", file=folder / "config.toml").flat()
-    was = {**recorded.to_json(), **settings}
-    now = {**identity.to_json(), **config.flat()}
-    changed = sorted(
-        key for key in was.keys() | now.keys()
-        if key not in _NOT_COMPARED and was.get(key) != now.get(key)
-    )  # fmt: skip
-    if not changed:
-        return
-    named = [
-        f"{key} was {was.get(key)!r} and is now {now.get(key)!r}"
-        for key in changed
-        if key not in _DIGESTED
-    ]
-    # Other weights or rows mostly follow from another seed or method, which is named instead.
-    words = ", ".join(named or [_DIGESTED[key] for key in changed])
-    remedies = [_REMEDIES[key](was.get(key)) for key in changed if key in _REMEDIES]
-    hint = f" ({', '.join(remedies)})" if remedies else ""
-    raise RunError(
-        f"{folder}: is another run: {words}; use the same settings{hint} or another --out"
-    )
-
-
-def _is_unused(folder: Path) -> bool:
-    """Return whether a folder is empty or was left by a run that was killed while creating it."""
-    ours = {LOCK, "stages", "config.toml"}
-    names = {path.name for path in folder.iterdir() if not _SCRATCH.fullmatch(path.name)}
-    names.discard(TUNING)
-    if not names:
-        return True
-    stages = folder / "stages"
-    return names <= ours and stages.is_dir() and not any(stages.iterdir())
-
-
-# The folder
 
 
 class Run:
@@ -352,9 +229,9 @@ class Run:
         return read_result(self.folder)
 
     def _open(self, identity: RunIdentity, config: Config, resume: Resume) -> None:
-        upgrade = None
+        changed: Versions = {}
         if self.resumed:
-            upgrade = check_resumable(self.folder, identity, config, resume)
+            changed = check_resumable(self.folder, identity, config, resume)
             self._take_lock()
             self.upgrades = read_identity(self.folder).upgrades
         else:
@@ -362,8 +239,8 @@ class Run:
         # All processes must decide alike, so the stages are read once, before any goes on.
         if not self.is_complete:
             self._read_stages()
-        if upgrade is not None:
-            self._record_upgrade(upgrade, identity)
+        if changed:
+            self._record_upgrade(changed, identity)
         wait_for_all()
         self.ledger = Ledger(
             self.folder / "scores.jsonl", writable=is_main_process() and not self.is_complete
@@ -397,9 +274,9 @@ class Run:
         content = identity.model_dump(mode="json", exclude_defaults=True)
         write_json(self.folder / "run.json", content, durable=True)
 
-    def _record_upgrade(self, upgrade: UpgradeRecord, identity: RunIdentity) -> None:
+    def _record_upgrade(self, changed: Versions, identity: RunIdentity) -> None:
         """Record a change of versions, with the stages finished before it."""
-        upgrade = upgrade.model_copy(update={"after": tuple(sorted(self._stages))})
+        upgrade = UpgradeRecord(changed=changed, after=tuple(sorted(self._stages)))
         self.upgrades = (*self.upgrades, upgrade)
         if is_main_process():
             recorded = read_identity(self.folder)
@@ -448,7 +325,7 @@ class Run:
     def _sweep(self) -> None:
         """Delete half-written files and, once the result is there, the weights of stages."""
         stages = self.folder / "stages"
-        waste = [path for path in self.folder.iterdir() if _SCRATCH.fullmatch(path.name)]
+        waste = [path for path in self.folder.iterdir() if SCRATCH.fullmatch(path.name)]
         waste += [*stages.glob(".*"), *(self.folder / MODELS).glob(".*")]
         if self.is_complete:
             waste += [path for path in stages.glob("*") if path.suffix != ".json"]

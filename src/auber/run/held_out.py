@@ -38,19 +38,18 @@ class HeldOut:
         self._tolerance, self._seed = config.size.tolerance or 0.0, config.seed
         self._reference: list[torch.Tensor] = []  # statistics of each row
 
-    @property
-    def has_reference(self) -> bool:
-        """Whether the unpruned model is known."""
-        return bool(self._reference)
+    def compare(
+        self, model: PreTrainedModel, load_unpruned: Callable[[], PreTrainedModel] | None = None
+    ) -> dict[str, Any]:
+        """Return score, loss and bound of a model, in points.
 
-    def refer_to(self, model: PreTrainedModel) -> None:
-        """Set the unpruned model."""
-        self._reference = row_statistics(model, self._rows, self._metric)
-
-    def compare(self, model: PreTrainedModel) -> dict[str, Any]:
-        """Return score, loss and bound of a model, in points; the first is the unpruned one."""
+        The first model is the unpruned one, unless a resumed run has to load that.
+        """
         found = row_statistics(model, self._rows, self._metric)
-        self._reference = self._reference or found
+        if not self._reference:
+            self._reference = found
+            if load_unpruned is not None:
+                self._reference = row_statistics(load_unpruned(), self._rows, self._metric)
         everything = np.arange(len(self._rows))
         score, unpruned = (
             _make_score(self._metric, each)(everything) for each in (found, self._reference)

@@ -12,15 +12,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
 from torch import Tensor
 
 from auber.data.encoding import EncodedRows
-from auber.data.splits import Indices
+from auber.data.splits import Indices, draw_rows
 from auber.metrics.tags import TagTruth
 from auber.metrics.task_metrics import get_metric, smooth_metric
-from auber.run.records import LearnedRecord
-from auber.system import seeds
+from auber.run.stage_record import LearnedRecord
 from auber.training.evaluation import predict
 from auber.training.outputs import outputs_of
 
@@ -31,12 +29,9 @@ _MOST_ROWS = 2000
 _QUANTILE = 1.645  # of the normal distribution: 95 % are below
 
 
-def draw_rows(rows: Indices, seed: int) -> Indices:
+def choose_rows(rows: Indices, seed: int) -> Indices:
     """Return the rows to measure on: all, or a random draw of them."""
-    if len(rows) <= _MOST_ROWS:
-        return rows
-    generator = seeds.generator(seed, "rows of the check")
-    return tuple(np.sort(generator.choice(rows, _MOST_ROWS, replace=False)).tolist())
+    return draw_rows(rows, _MOST_ROWS, seed, "rows of the check")
 
 
 def measure_learning(model: PreTrainedModel, rows: EncodedRows, metric: str) -> LearnedRecord:

@@ -19,8 +19,7 @@ from pydantic import ValidationError
 
 from auber.errors import RunError
 from auber.run.records import ScoreLine
-
-Mask = tuple[int, ...]
+from auber.search.methods import Mask
 
 
 class Ledger:

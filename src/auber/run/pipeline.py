@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import math
 import os
 import tempfile
 import time
@@ -24,29 +23,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from auber.data.encoding import EncodedRows, encode_split
-from auber.errors import ModelError, RunError
+from auber.data.encoding import encode_split
+from auber.errors import RunError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_remaining
-from auber.run.answers import answer_texts, measure_agreement
+from auber.run.answers import answer_texts
 from auber.run.decisions import describe_fixed_layers, explain_blindness
+from auber.run.effort import Effort
+from auber.run.evaluation import evaluate_models
 from auber.run.files import check_digest, read_result, read_result_record
-from auber.run.folder import Resume, Run
+from auber.run.finished import find_decided
+from auber.run.folder import Run
 from auber.run.progress import follow
 from auber.run.request import Request
-from auber.run.result import Evaluated, choose_size, describe_result
-from auber.run.stages import Effort, Stage, declare_strategy
+from auber.run.result import choose_size, describe_result
+from auber.run.resuming import Resume
+from auber.run.stage_record import StageRecord
+from auber.run.stages import Stage, declare_strategy
 from auber.run.steps import Steps
 from auber.search.stages import LAST, size_stage
-from auber.system.distributed import wait_for_all
 from auber.system.progress import Progress
-from auber.training.evaluation import Scores, predict, score_logits
-from auber.training.latency import time_rows
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Pipeline:
     def run_stages(self) -> None:
         """Run the stages that are not finished."""
         steps, request = self.steps, self.request
-        self.strategy = strategy = declare_strategy(request, steps)
+        self.strategy = strategy = declare_strategy(steps)
         evaluation = Effort(request, steps.splits, steps.encoder).evaluation()
         efforts = [effort for stage in strategy.stages for effort in stage.efforts]
         self.progress.plan(len(efforts) + 1)
@@ -142,7 +142,7 @@ class Pipeline:
         reason = explain_blindness(task.metric, task.num_labels, dev_rows, device)
         if reason is not None:
             logger.warning("dev: %s; give more rows", reason)
-        made, before = self._evaluate_all(dev_rows)
+        made, before = evaluate_models(steps, self.run, dev_rows)
         model = choose_size(made, steps.done)
         self.run.log("dev_evaluation", score=model.dev.score, rows=model.dev.rows)
         result = describe_result(
@@ -163,69 +163,31 @@ class Pipeline:
         result = self.run.finish([each.model for each in made], tokenizer, result)
         return Pruned(model.model, tokenizer, encoder_of(model.model).removed, result)
 
-    def _evaluate_all(self, dev_rows: EncodedRows) -> tuple[list[Evaluated], Evaluated | None]:
-        """Return the models that the run made, and the fine-tuned one that it began with."""
-        request, steps = self.request, self.steps
-        device, held_out = request.hardware.device, set(steps.splits.held_out)
-        train_rows = steps.train
-        if held_out:  # they were never trained on
-            train_rows = train_rows.select([r for r in range(len(train_rows)) if r not in held_out])
-        sizes: list[float | None] = []
-        wait_for_all()  # for the main process to store the last size
-        models = []
-        for share in request.sizes:
-            if size_stage(LAST, share) in steps.done:
-                sizes.append(share)
-                models.append(self.run.load_stage(size_stage(LAST, share), device))
-        models = models or [steps.model]
-        fine_tuned = None if request.kind == "finetune" else steps.copy_fine_tuned()
-        self.progress.begin("evaluating", 2 * len(models) + (fine_tuned is not None))
-        scores = []
-        for done, model in enumerate(models):
-            train, _ = self._evaluate(model, train_rows, "train")
-            self.progress.step(2 * done + 1)
-            dev, logits = self._evaluate(model, dev_rows, "dev")
-            agreement = None
-            if request.task.is_answered:
-                agreement = measure_agreement(logits, dev_rows, request.task)
-            scores.append((dev, train, agreement))
-            self.progress.step(2 * done + 2)
-        tokens = sorted(dev_rows.lengths)[len(dev_rows) // 2]
-        if fine_tuned is None:
-            self.progress.end()
-            return [Evaluated(models[0], *scores[0])], None
-        before, _ = self._evaluate(fine_tuned, dev_rows, "dev")
-        seconds = time_rows([fine_tuned, *models], request.hardware, tokens)
-        self.progress.end()
-        return [
-            Evaluated(model, *found, milliseconds=1000 * each, tokens=tokens, share=share)
-            for model, found, each, share in zip(
-                models, scores, seconds[1:], sizes or [None], strict=True
-            )
-        ], Evaluated(fine_tuned, before, None, milliseconds=1000 * seconds[0], tokens=tokens)
-
     def _run_stage(self, stage: Stage) -> None:
-        """Run a stage unless it is finished.
-
-        The weights are stored if they changed, by tuning or by removing heads.
-        """
+        """Run a stage unless it is finished."""
         record = self.run.stage(stage.name)
-        if record is not None:
+        if record is None:
+            self._load_newest_weights()
+            record = self._finish(stage)
+        else:
             self._skipped_any = True
             self.progress.skip(len(stage.efforts))
-            self.steps.done[stage.name] = record
-            if stage.name == "first":
-                self._keep_fine_tuned()
-            return
-        self._load_newest_weights()
-        kept = set(self.steps.done)
+        self.steps.done[stage.name] = record
+        if stage.name == "first" and self.request.kind == "prune":
+            model = self.steps.model
+            if self._skipped_any:
+                model = self.run.load_weights(["first"], model)
+            self.steps.fine_tuned = copy.deepcopy(model).cpu()
+
+    def _finish(self, stage: Stage) -> StageRecord:
+        """Run a stage; its weights are stored if they changed, by tuning or by removing units."""
+        steps, kept = self.steps, set(self.steps.done)
         if stage.fold is not None:  # fold models do not depend on each other
             kept |= {each.name for each in self.strategy.decide if each.fold is not None}
         if stage.makes_size:  # nor do sizes
             kept |= {each.name for each in self.strategy.tune}
         self.run.forget_others(kept)
         info = self._measure(stage)
-        steps = self.steps
         if stage.fold is not None:
             assert steps.fold_models is not None
             fold_model = steps.fold_models.load(stage.fold)
@@ -237,10 +199,8 @@ class Pipeline:
             model = steps.model if changed and stage.keeps_weights else None
             record = self.run.finish_stage(stage.name, info, model)
             self.run.write("plan.json", steps.encoder.removed.to_json())
-        steps.done[stage.name] = record
-        if stage.name == "first":
-            self._keep_fine_tuned()
         self.run.log("stage", stage=stage.name, **info)
+        return record
 
     def _measure(self, stage: Stage) -> dict[str, Any]:
         """Run a stage; return its record with the time it took and the peak of GPU memory."""
@@ -258,16 +218,8 @@ class Pipeline:
         if self._skipped_any:
             steps = self.steps
             steps.model = self.run.load_weights(list(steps.done), steps.model)
-            remove_remaining(steps.model, steps.find_decided())
+            remove_remaining(steps.model, find_decided(steps.done))
             self._skipped_any = False
-
-    def _keep_fine_tuned(self) -> None:
-        """Keep a copy of the model that the first stage leaves."""
-        if self.request.kind == "prune":
-            model = self.steps.model
-            if self._skipped_any:
-                model = self.run.load_weights(["first"], model)
-            self.steps.fine_tuned = copy.deepcopy(model).cpu()
 
     def _say_loss(self, stage: Stage) -> None:
         """Say whether a size is within the tolerance."""
@@ -316,20 +268,6 @@ class Pipeline:
             heads_per_layer=encoder.num_heads,
         )
 
-    def _evaluate(
-        self, model: PreTrainedModel, rows: EncodedRows, split: str
-    ) -> tuple[Scores, Tensor]:
-        """Return the scores of a model on rows, and its logits."""
-        logits = predict(model, rows)
-        scores = score_logits(logits, model, rows, self.request.task.metric)
-        if not math.isfinite(scores.loss):
-            raise ModelError(
-                f"evaluating: the loss on {split} must be a finite number, found {scores.loss}: "
-                "the model's weights are finite but too large to compute with; give lower learning "
-                "rates, and as that is another run, another --out"
-            )
-        return scores, logits
-
     def _say_what_to_expect(self) -> None:
         request, rows = self.request, self.steps.train
         if rows.num_cut:
@@ -337,7 +275,7 @@ class Pipeline:
             self.progress.say(
                 f"{rows.num_cut} of {len(rows)} train rows are cut to {most} tokens (max_length)"
             )
-        if request.kind == "prune" and request.method.removes_heads:
+        if request.method.removes_heads:
             fixed = describe_fixed_layers(self.steps.encoder, request.layers)
             if fixed is not None:
                 self.progress.say(fixed)

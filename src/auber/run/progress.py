@@ -18,7 +18,8 @@ from types import TracebackType
 
 import psutil
 
-from auber.run.folder import PROGRESS, Run
+from auber.run.files import PROGRESS
+from auber.run.folder import Run
 from auber.run.request import Request
 from auber.run.trackers import open_tracker
 from auber.system.distributed import is_main_process

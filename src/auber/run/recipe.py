@@ -21,10 +21,10 @@ from auber.data.task import TaskData
 from auber.errors import ConfigError, ModelError, RunError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
-from auber.run.files import is_run
+from auber.run.files import TUNING, is_run
 from auber.run.fine_tuned import check_lengths
-from auber.run.folder import TUNING, check_place
-from auber.run.records import Trial
+from auber.run.resuming import check_place
+from auber.run.stage_record import Trial
 from auber.run.trials import HELD_OUT, halve, try_tuning
 from auber.system.distributed import num_processes
 from auber.system.files import write_json
@@ -107,11 +107,12 @@ def choose_recipe(
         )
     if is_run(folder) and not has_trials:
         raise RunError(f"{folder}: its run was begun without --tune; leave --tune out")
-    trials = _Trials(model, task, config, sorted(rates), sorted(epochs), progress or Progress())
+    progress = progress or Progress()
+    trials = _Trials(model, task, config, sorted(rates), sorted(epochs), folder / TUNING, progress)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with held(folder):
-            trials.open(folder / TUNING)
+            trials.open()
             halve(trials.record.rates, trials.record.epochs, trials.run)
     except OSError as error:
         raise RunError(
@@ -142,9 +143,11 @@ class _Trials:
         config: Config,
         rates: Sequence[float],
         epochs: Sequence[int],
+        path: Path,
         progress: Progress,
     ) -> None:
         self._source, self._task, self._config, self._progress = model, task, config, progress
+        self._path = path
         self._hardware = resolve_hardware(config)
         loaded = self._load()
         if loaded.is_trained:
@@ -156,7 +159,6 @@ class _Trials:
         tuned, scored = hold_out(rows, labels, HELD_OUT, config.seed)
         encoded = encode_split(loaded.tokenizer, task, "train", config.max_length)
         self._tuned, self._scored = encoded.select(tuned), encoded.select(scored)
-        self._path: Path | None = None
         self.record = RecipeRecord(
             model=Path(model).resolve().name if Path(model).exists() else str(model),
             weights=checkpoint.weights_digest(loaded.model.base_model),
@@ -176,11 +178,10 @@ class _Trials:
             rows_held_out=len(scored),
         )
 
-    def open(self, path: Path) -> None:
-        """Take over the trials in a file, which must be of the same choice."""
-        self._path = path
-        if path.is_file():
-            earlier = read(RecipeRecord, path, "delete it to repeat the trials")
+    def open(self) -> None:
+        """Take over the trials in the file, which must be of the same choice."""
+        if self._path.is_file():
+            earlier = read(RecipeRecord, self._path, "delete it to repeat the trials")
             before, now = earlier.to_json(), self.record.to_json()
             changed = [
                 f"{key} was {before[key]!r} and is now {now[key]!r}"
@@ -189,11 +190,11 @@ class _Trials:
             ]
             if changed:
                 raise RunError(
-                    f"{path}: holds trials of another choice: {', '.join(changed)}; use what it "
-                    "had or another --out"
+                    f"{self._path}: holds trials of another choice: {', '.join(changed)}; use what "
+                    "it had or another --out"
                 )
             self.record = earlier
-        write_json(path, self.record.to_json())
+        write_json(self._path, self.record.to_json())
         size, total = len(self.record.rates), 0
         for _ in self.record.epochs:
             total, size = total + size, -(-size // 2)
@@ -206,8 +207,7 @@ class _Trials:
                 return trial
         trial = self._try(rate, epochs)
         self.record = self.record.model_copy(update={"trials": (*self.record.trials, trial)})
-        if self._path is not None:
-            write_json(self._path, self.record.to_json())
+        write_json(self._path, self.record.to_json())
         return trial
 
     def _try(self, rate: float, epochs: int) -> Trial:

@@ -5,21 +5,17 @@ Everything is summed over the stages, so that a resumed run counts the same as a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
 from auber.run import provenance
-from auber.run.records import (
-    FoldTunings,
-    HeldOutRecord,
-    StageRecord,
-    TuningRecord,
-    UpgradeRecord,
-)
+from auber.run.evaluation import Evaluated
+from auber.run.finished import Stages, find_tuned_layers
+from auber.run.records import UpgradeRecord
 from auber.run.request import Request
+from auber.run.stage_record import FoldTunings, HeldOutRecord, StageRecord, TuningRecord
 from auber.search.stages import (
     ANSWERS,
     LAST,
@@ -33,27 +29,6 @@ from auber.search.stages import (
     size_stage,
     tuned_layer_of,
 )
-from auber.training.evaluation import Scores
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-Stages = Mapping[str, StageRecord]  # the finished stages by name, in their order
-
-_NOTHING = TuningRecord(steps=0, seconds=0.0)
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """A model that a run made, with its scores and the time that it takes for a row."""
-
-    model: PreTrainedModel
-    dev: Scores
-    train: Scores | None  # None for the fine-tuned model, where it is not reported
-    agreement: dict[str, Any] | None = None  # with the unpruned model, without labels
-    milliseconds: float | None = None
-    tokens: int = 0
-    share: float | None = None  # of several sizes
 
 
 def describe_result(
@@ -66,20 +41,14 @@ def describe_result(
     upgrades: tuple[UpgradeRecord, ...],
 ) -> dict[str, Any]:
     """Return the content of `result.json` without the digests of weights."""
-    task, config = request.task, request.config
-    chosen = choose_size(models, stages)
+    task, config, command = request.task, request.config, request.command
+    chosen, learned = choose_size(models, stages), stages["first"].learned
     sizes: dict[str, Any] = {}
-    if before is not None:
-        sizes["before"] = _compare(request, before)
     if request.sizes:
         sizes["chosen"] = f"{chosen.share:g}"
         sizes["sizes"] = [_describe_size_model(request, each, stages) for each in models]
-    command = request.command
     if command is not None:
         command = provenance.without_folders(command) if command.isprintable() else None
-    found = provenance.describe(request.hardware)
-    if upgrades:
-        found["upgrades"] = [upgrade.to_json() for upgrade in upgrades]
     return {
         "format": 1,
         "kind": request.kind,
@@ -90,20 +59,29 @@ def describe_result(
         "labels": task.num_labels,
         "rows": {"train": len(task.train), "dev": len(task.dev)},
         "metric": task.metric,
-        **({"answered": True} if task.is_answered else {}),
+        **_given(answered=task.is_answered or None),
         "protocol": config.protocol,
         "seed": config.seed,
         **_describe_model(request, chosen),
+        **_given(before=None if before is None else _compare(request, before)),
         **sizes,
         "tuned_layers": find_tuned_layers(stages),
         "start": stages["first"].digest,
-        **({"learned": learned.to_json()} if (learned := stages["first"].learned) else {}),
-        **({"learning_rate": stages[RATE].rate} if RATE in stages else {}),
+        **_given(learned=None if learned is None else learned.to_json()),
+        **_given(learning_rate=stages[RATE].rate if RATE in stages else None),
         "cost": describe_cost(stages, evaluation_seconds),
         "config": config.flat(),
         "data": task.content_hash,
-        "provenance": found,
+        "provenance": {
+            **provenance.describe(request.hardware),
+            **_given(upgrades=[upgrade.to_json() for upgrade in upgrades] or None),
+        },
     }
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None: the others are no keys of the result."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def choose_size(models: Sequence[Evaluated], stages: Stages) -> Evaluated:
@@ -141,8 +119,10 @@ def _describe_model(request: Request, evaluated: Evaluated) -> dict[str, Any]:
             "per_layer": encoder.num_neurons,
         },
         "remaining": _describe_size(encoder, request.config.max_length),
-        **({} if evaluated.milliseconds is None else {"after": _compare(request, evaluated)}),
-        **({} if evaluated.agreement is None else {"agreement": evaluated.agreement}),
+        **_given(
+            after=None if evaluated.milliseconds is None else _compare(request, evaluated),
+            agreement=evaluated.agreement,
+        ),
         "plan": plan.to_json(),
     }
 
@@ -157,7 +137,7 @@ def _describe_size_model(request: Request, evaluated: Evaluated, stages: Stages)
         "name": f"{share:g}",
         **_describe_model(request, evaluated),
         "tuning": tuning.to_json(),
-        **({} if held_out is None else {"held_out": held_out.to_json()}),
+        **_given(held_out=None if held_out is None else held_out.to_json()),
     }
 
 
@@ -183,12 +163,6 @@ def _describe_size(encoder: Encoder, max_length: int) -> dict[str, float]:
     return {**{name: round(share, 6) for name, share in shares.items()}, "length": length}
 
 
-def find_tuned_layers(stages: Stages) -> list[int]:
-    """Return the layers after which the model was tuned, in order."""
-    layers = [tuned_layer_of(name) for name, stage in stages.items() if stage.tuning]
-    return [layer for layer in layers if layer is not None]
-
-
 def _choosing_seconds(stage: StageRecord) -> float:
     return stage.seconds - (stage.tuning.seconds if stage.tuning else 0.0)
 
@@ -206,50 +180,42 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
     if REWIND in tunings and "first" in tunings:
         # The model tuned first only served the search; the pruned one is tuned in `rewind`.
         fold_models.append(tunings.pop("first"))
-    after_layers = [tuning for name, tuning in tunings.items() if tuned_layer_of(name) is not None]
     rankings = [
         stage
         for name, stage in stages.items()
-        if name == PRIOR
-        or is_of(name, PLAN)
-        or is_of(name, STEP)
-        or (is_of(name, LAST) and stage.removed is not None)
+        if is_of(name, PRIOR, PLAN, STEP) or (is_of(name, LAST) and stage.removed is not None)
     ]
+
+    def tuning_seconds(*kinds: str) -> float:
+        return sum(each.seconds for name, each in tunings.items() if is_of(name, *kinds))
+
     rewards = sum(search.reward_seconds for search in searches)
-    seconds = {
+    seconds = _given(
         # with the trials that choose its learning rate
-        "first": tunings.get("first", _NOTHING).seconds
-        + (stages[RATE].seconds if RATE in stages else 0.0),
-        "timing": stages[TIMING].seconds if TIMING in stages else None,
-        "rewards": rewards,
-        "agent": sum(search.seconds for search in searches) - rewards,
-        "choosing": sum(map(_choosing_seconds, rankings)) if rankings else None,
-        "scouts": sum(each.seconds for each in fold_models) if fold_models else None,
-        "rewind": tunings[REWIND].seconds if REWIND in tunings else None,
-        "layer_tuning": sum(tuning.seconds for tuning in after_layers),
-        "last": sum(
-            tuning.seconds
-            for name, tuning in tunings.items()
-            if is_of(name, LAST) or is_of(name, STEP)
+        first=tuning_seconds("first") + (stages[RATE].seconds if RATE in stages else 0.0),
+        timing=stages[TIMING].seconds if TIMING in stages else None,
+        rewards=rewards,
+        agent=sum(search.seconds for search in searches) - rewards,
+        choosing=sum(map(_choosing_seconds, rankings)) if rankings else None,
+        scouts=sum(each.seconds for each in fold_models) if fold_models else None,
+        rewind=tuning_seconds(REWIND) if REWIND in tunings else None,
+        layer_tuning=sum(
+            each.seconds for name, each in tunings.items() if tuned_layer_of(name) is not None
         ),
+        last=tuning_seconds(LAST, STEP),
         # with the answers of the unpruned model
-        "evaluation": evaluation_seconds + (stages[ANSWERS].seconds if ANSWERS in stages else 0.0),
-        "total": sum(stage.seconds for stage in stages.values()) + evaluation_seconds,
-    }
-    optional = {
-        "scout_steps": sum(each.steps for each in fold_models) if fold_models else None,
-        "gate_steps": sum(stage.gate_steps for stage in rankings) or None,
-        "peak_gpu_bytes": max(
-            (stage.peak_gpu_bytes for stage in stages.values() if stage.peak_gpu_bytes),
-            default=None,
-        ),
-    }
+        evaluation=evaluation_seconds + (stages[ANSWERS].seconds if ANSWERS in stages else 0.0),
+        total=sum(stage.seconds for stage in stages.values()) + evaluation_seconds,
+    )
     return {
         "rewards_asked": sum(search.rewards_asked for search in searches),
         "rewards_computed": sum(search.rewards_computed for search in searches),
         "tuning_steps": sum(tuning.steps for tuning in tunings.values()),
-        **{key: value for key, value in optional.items() if value is not None},
-        "seconds": {
-            key: round(float(value), 3) for key, value in seconds.items() if value is not None
-        },
+        **_given(
+            scout_steps=sum(each.steps for each in fold_models) if fold_models else None,
+            gate_steps=sum(stage.gate_steps for stage in rankings) or None,
+            peak_gpu_bytes=max((stage.peak_gpu_bytes or 0 for stage in stages.values()), default=0)
+            or None,
+        ),
+        "seconds": {key: round(float(value), 3) for key, value in seconds.items()},
     }

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from auber.data.encoding import encode_split
+from auber.data.encoding import EncodedRows, encode_split
 from auber.data.splits import make_splits
 from auber.errors import ModelError
 from auber.models.checkpoint import weights_digest
@@ -19,12 +19,13 @@ from auber.models.encoders.base import Encoder
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
 from auber.run.decisions import Decisions, best_plan
+from auber.run.finished import find_decided, find_decided_layers, find_plan
 from auber.run.fold_models import FoldModels
 from auber.run.folder import Run
-from auber.run.held_out import HeldOut
-from auber.run.learned import describe_failure, draw_rows, measure_learning
-from auber.run.records import StageRecord
-from auber.run.request import Request, most_to_remove
+from auber.run.learned import choose_rows, describe_failure, measure_learning
+from auber.run.request import Request
+from auber.run.stage_record import StageRecord
+from auber.run.targets import most_to_remove
 from auber.run.trials import RATES, choose_rate
 from auber.run.tunings import Tunings
 from auber.scoring import (
@@ -35,20 +36,13 @@ from auber.scoring import (
     Workers,
     open_workers,
 )
-from auber.scoring.repair import repair
 from auber.search.registry import get_method
 from auber.search.stages import (
     ANSWERS,
-    BUDGET,
-    LAST,
-    PLAN,
     PRIOR,
     RATE,
-    STEP,
     TIMING,
-    layer_of,
     layer_stage,
-    size_stage,
 )
 from auber.system.progress import Progress
 from auber.training.distillation import Teacher
@@ -63,7 +57,7 @@ class Steps:
     """The steps of a run on its model; `done` has the records of the finished stages."""
 
     def __init__(self, request: Request, run: Run, progress: Progress) -> None:
-        self.request, self.progress, self._run = request, progress, run
+        self.request, self.progress, self.run = request, progress, run
         self.model = request.start.model.to(request.hardware.device)
         # What the first stage leaves, on the CPU: the beginning of all that is compared.
         self.fine_tuned: PreTrainedModel | None = None
@@ -93,18 +87,18 @@ class Steps:
             self.fold_models = FoldModels(
                 run, request.pretrained, self.splits.folds, request.hardware.device
             )
-        self._decisions = Decisions(request, run, progress)
-        self._known: dict[Any, Any] = {}  # what a ranking computes once for all sizes
-        self._held_out: HeldOut | None = None
-        if self.splits.held_out:
-            rows = self.train.select(self.splits.held_out)
-            self._held_out = HeldOut(rows, task.metric, config)
+        self.decisions = Decisions(request, run, progress)
         self._workers: Workers | None = None
 
     @property
     def encoder(self) -> Encoder:
         """The encoder of the model."""
         return encoder_of(self.model)
+
+    @property
+    def first_rows(self) -> EncodedRows:
+        """The rows of the first tuning, on which rankings are computed too."""
+        return self.train.select(self.splits.first)
 
     @contextmanager
     def scoring(self) -> Iterator[None]:
@@ -162,7 +156,7 @@ class Steps:
 
     def tune_first(self) -> dict[str, Any]:
         """Tune the model on the task, if it needs it, and record its digest."""
-        request, info = self.request, {}
+        request, info = self.request, dict[str, Any]()
         if request.needs_first_tuning:
             # A control is compared with the model as anybody would tune it, without held-out rows.
             is_control = request.kind == "prune" and not request.method.removes_heads
@@ -171,11 +165,12 @@ class Steps:
         else:
             require_finite_weights(self.model, "start")
             self.progress.skip(1)
-        if request.task.is_answered:  # the labels are the model's own
-            return {**info, "digest": weights_digest(self.model)}
-        rows = draw_rows(self.splits.first, request.config.seed)
-        found = measure_learning(self.model, self.train.select(rows), request.task.metric)
-        return {**info, "digest": weights_digest(self.model), "learned": found.to_json()}
+        info["digest"] = weights_digest(self.model)
+        if not request.task.is_answered:  # else the labels are the model's own
+            chosen = self.train.select(choose_rows(self.splits.first, request.config.seed))
+            found = measure_learning(self.model, chosen, request.task.metric)
+            info["learned"] = found.to_json()
+        return info
 
     def check_learned(self) -> None:
         """Raise `ModelError` if the fine-tuned model learned nothing and the settings require it.
@@ -183,8 +178,7 @@ class Steps:
         A control is not stopped: how it does is its result.
         """
         request, found = self.request, self.done["first"].learned
-        removes = request.kind == "prune" and request.method.removes_heads
-        if not removes or not request.config.first.require_learned:
+        if not (request.method.removes_heads and request.config.first.require_learned):
             return
         if found is not None and not found.learned:  # None: an earlier version did not measure it
             raise ModelError(
@@ -201,60 +195,6 @@ class Steps:
     def tune_last(self) -> dict[str, Any]:
         """Run the last tuning."""
         return {"tuning": self.tunings.last(self.model).to_json()}
-
-    def tune_size(self, share: float) -> dict[str, Any]:
-        """Remove the plan of a target size from the fine-tuned model, and tune what is left.
-
-        If there are steps on the way, the model is that of the last step, and the plan is made now.
-        With a tolerance, compare the model with the unpruned one on the held-out rows.
-        """
-        info = self._prune_to(share)
-        with self.tunings.reusing_captures():
-            info["tuning"] = self.tunings.last(self.model, share).to_json()
-        if self._held_out is not None:
-            unpruned = size_stage(LAST, 1.0)
-            if share < 1 and not self._held_out.has_reference:
-                device = self.request.hardware.device
-                self._held_out.refer_to(self._run.load_stage(unpruned, device))
-            info["held_out"] = self._held_out.compare(self.model)
-        return info
-
-    def take_step(self, share: float) -> dict[str, Any]:
-        """Prune to a share on the way to the target sizes, by a new ranking, and tune."""
-        info = self._prune_to(share)
-        with self.tunings.reusing_captures():
-            info["tuning"] = self.tunings.step(self.model, share).to_json()
-        return info
-
-    def _prune_to(self, share: float) -> dict[str, Any]:
-        """Prune the fine-tuned model, or that of the step before, to a share."""
-        request, size = self.request, self.request.config.size
-        if not size.step_epochs or share == 1:
-            self.model = self.copy_fine_tuned()
-            remove(self.model, self.plan_of(share))
-            self._repair(share)
-            return {}
-        before = [step for step in request.steps_to(share) if step > share]
-        if before:
-            stage = size_stage(STEP, before[-1])
-            self.model = self._run.load_stage(stage, request.hardware.device)
-        else:
-            self.model = self.copy_fine_tuned()
-        rows = self.train.select(self.splits.first)
-        choice = self._decisions.rank(request.method, self.model, rows, None, share)
-        remove(self.model, choice.plan)
-        self._repair(share)
-        return {"removed": choice.plan.to_json(), **choice.details}
-
-    def _repair(self, share: float) -> None:
-        if self.request.config.size.repair and share < 1:
-            repair(
-                self.model,
-                self.copy_fine_tuned(),
-                self.train.select(self.splits.first),
-                seed=self.request.config.seed,
-                progress=self.progress,
-            )
 
     def tune_fold_model(self, fold: int) -> dict[str, Any]:
         """Train the model that scores the rows of a fold."""
@@ -311,21 +251,18 @@ class Steps:
         self.progress.say(
             f"the search starts from the {number} heads that method {search.prior} would remove"
         )
-        rows = self.train.select(self.splits.first)
-        choice = self._decisions.rank(get_method(search.prior), self.model, rows, number)
+        method = get_method(search.prior)
+        choice = self.decisions.rank(method, self.model, self.first_rows, number)
         plan = {layer: heads for layer, heads in choice.plan.heads.items() if layer in layers}
         return {"plan": PruningPlan(plan).to_json(), **choice.details}
 
-    def choose_plan(self, share: float | None = None) -> dict[str, Any]:
-        """Decide all units at once and remove them; for one of several sizes, only decide."""
-        rows = self.train.select(self.splits.first)
+    def choose_plan(self) -> dict[str, Any]:
+        """Decide all units at once, and remove them."""
         request = self.request
-        model = self.model if share is None else self.copy_fine_tuned()
-        choice = self._decisions.rank(
-            request.method, model, rows, request.num_removed, share, self._known
+        choice = self.decisions.rank(
+            request.method, self.model, self.first_rows, request.num_removed
         )
-        if share is None:
-            remove(self.model, choice.plan)
+        remove(self.model, choice.plan)
         return {"removed": choice.plan.to_json(), **choice.details}
 
     def decide(self, layer: int) -> dict[str, Any]:
@@ -335,12 +272,12 @@ class Steps:
             self.progress.skip(1)
             return {"removed": []}
         rows = self.splits.layers[layer].reward
-        self._decisions.warn_of_blindness(layer, self.train.select(rows))
-        info = self._decisions.search(
+        self.decisions.warn_of_blindness(layer, self.train.select(rows))
+        info = self.decisions.search(
             encoder,
             self._make_scorer(layer, rows),
             len(rows),
-            self._find_plan(PRIOR).heads.get(layer, ()),
+            find_plan(self.done, PRIOR).heads.get(layer, ()),
             self._find_time_pay(),
         )
         self.progress.record(layer, _describe_search(info))
@@ -373,16 +310,6 @@ class Steps:
         remove(self.model, plan)
         return {"plan": plan.to_json(), "gain": gain}
 
-    # What the finished stages decided
-
-    def find_decided(self) -> PruningPlan:
-        """Return all heads that the finished stages decided to remove."""
-        if BUDGET in self.done:
-            return self._find_plan(BUDGET)
-        if PLAN in self.done:
-            return self._find_removed(PLAN)
-        return PruningPlan(self._find_decided_layers())
-
     def is_tuned(self, layer: int) -> bool:
         """Return whether the model is tuned after a layer.
 
@@ -393,40 +320,12 @@ class Steps:
             return False
         if self.request.tuned_layers is not None or not self.request.method.removes_heads:
             return True
-        return layer in self.find_decided().heads
+        return layer in find_decided(self.done).heads
 
     def copy_fine_tuned(self) -> PreTrainedModel:
         """Return a copy of the fine-tuned model on the run's device."""
         assert self.fine_tuned is not None, "the first stage is finished"
         return copy.deepcopy(self.fine_tuned).to(self.request.hardware.device)
-
-    def plan_of(self, share: float) -> PruningPlan:
-        """Return the plan of a target size; the unpruned model is none."""
-        stage = size_stage(PLAN, share)
-        return self._find_removed(stage) if stage in self.done else PruningPlan()
-
-    def needs_size(self, share: float) -> bool:
-        """Return whether a size is tuned: with a tolerance, none below one that loses more."""
-        larger = (size_stage(LAST, each) for each in self.request.sizes if each > share)
-        records = (self.done[stage].held_out for stage in larger if stage in self.done)
-        return all(record is None or record.is_within for record in records)
-
-    def _find_removed(self, stage: str) -> PruningPlan:
-        removed = self.done[stage].removed
-        assert isinstance(removed, PruningPlan)
-        return removed
-
-    def _find_plan(self, stage: str) -> PruningPlan:
-        return (self.done[stage].plan if stage in self.done else None) or PruningPlan()
-
-    def _find_decided_layers(self) -> dict[int, Sequence[int]]:
-        """Return the removed heads of each decided layer, also if there are none."""
-        found = {layer_of(name): stage.removed for name, stage in self.done.items()}
-        return {
-            layer: removed
-            for layer, removed in found.items()
-            if layer is not None and isinstance(removed, tuple)
-        }
 
     def _find_time_pay(self) -> float:
         """Return the points for the time that a removed head saves."""
@@ -440,9 +339,9 @@ class Steps:
             given = (self.model, layer, self.train.select(rows), metric, hardware)
             return ShardedScorer(*given, self._workers) if self._workers else LayerScorer(*given)
         # In the other layers, fold models lack what was decided, or else what the prior removes.
-        plan: dict[int, Sequence[int]] = dict(self._find_plan(PRIOR).heads)
+        plan: dict[int, Sequence[int]] = dict(find_plan(self.done, PRIOR).heads)
         if not self.request.config.search.heads:  # with a number, layers are decided at the end
-            plan |= self._find_decided_layers()
+            plan |= find_decided_layers(self.done)
         plan.pop(layer, None)
         parts = self.fold_models.make_parts(self.train, rows, PruningPlan(plan))
         return CrossFitScorer(parts, layer, metric, hardware)

@@ -15,14 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from auber.config import FirstTuning
 from auber.data.encoding import EncodedRows
-from auber.data.splits import Indices, hold_out
+from auber.data.splits import Indices, draw_rows, hold_out
 from auber.errors import ConfigError
 from auber.metrics.task_metrics import get_metric, smooth_metric
-from auber.run.records import Trial
+from auber.run.stage_record import Trial
 from auber.system import seeds
 from auber.system.progress import Progress
 from auber.training.devices import Hardware
@@ -52,8 +50,8 @@ class RateChoice(NamedTuple):
 
     def describe(self) -> str:
         """Return the choice in one line."""
-        tried = ", ".join(f"{rate:g}" for rate in sorted({t.learning_rate for t in self.trials}))
-        chosen = next(t for t in reversed(self.trials) if t.learning_rate == self.rate)
+        tried = ", ".join(f"{trial.learning_rate:g}" for trial in self.trials)
+        (chosen,) = (trial for trial in self.trials if trial.learning_rate == self.rate)
         seconds = sum(trial.seconds for trial in self.trials)
         return (
             f"learning rate {self.rate:g}, chosen from {tried} in {seconds:.0f} s: it explains "
@@ -168,12 +166,7 @@ def _draw(
     rows: Indices, labels: Sequence[Any] | None, most: int, seed: int
 ) -> tuple[Indices, Indices]:
     """Return at most `most` rows to tune on, and rows to score; by class if all are frequent."""
-    sample = np.asarray(rows)
-    limit = round(most / (1 - HELD_OUT))
-    if len(sample) > limit:
-        generator = seeds.generator(seed, "rows of trials")
-        sample = np.sort(generator.choice(sample, limit, replace=False))
-    chosen = sample.tolist()
+    chosen = draw_rows(rows, round(most / (1 - HELD_OUT)), seed, "rows of trials")
     if labels is not None:
         counts = Counter(labels[row] for row in chosen)
         if min(counts.values()) < 2 or len(counts) > HELD_OUT * len(chosen):

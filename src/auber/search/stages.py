@@ -38,9 +38,9 @@ def size_stage(stage: str, share: float) -> str:
     return f"{stage}-{share:g}"
 
 
-def is_of(stage: str, kind: str) -> bool:
-    """Return whether a stage is `PLAN` or `LAST`, of the run or of one of its target sizes."""
-    return stage == kind or stage.startswith(f"{kind}-")
+def is_of(stage: str, *kinds: str) -> bool:
+    """Return whether a stage is `PLAN`, `LAST` ..., of the run or of one of its target sizes."""
+    return any(stage == kind or stage.startswith(f"{kind}-") for kind in kinds)
 
 
 def is_layer_stage(stage: str) -> bool:

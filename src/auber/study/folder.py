@@ -27,7 +27,7 @@ from pydantic import ConfigDict
 from auber.config import Value, make_config
 from auber.errors import RunError
 from auber.run.files import MODELS
-from auber.run.records import ResultRecord
+from auber.run.result_record import ResultRecord
 from auber.study.plan import (
     GENERATED,
     REFERENCE,

@@ -19,8 +19,8 @@ from auber.errors import ConfigError
 from auber.models import checkpoint
 from auber.models.source import read_config
 from auber.models.surgery import remove
-from auber.run.request import check_pruning
 from auber.run.trackers import check_trackers
+from auber.run.validation import check_pruning
 from auber.search.registry import get_method
 from auber.study.block import BlockJob
 from auber.study.engines import Engine, run_local, run_processes

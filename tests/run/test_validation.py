@@ -10,7 +10,7 @@ import auber
 from auber.errors import ConfigError, RunError, TaskError
 from auber.models.checkpoint import weights_digest
 from auber.models.surgery import remove
-from auber.run.request import request_pruning
+from auber.run.validation import request_pruning
 from auber.search.registry import get_method
 from tests.run.test_fold_models import SETTINGS, prune
 from tests.small import Messages, small_config, small_start, small_task
