@@ -6,7 +6,7 @@ those that prune make one model for each size of --keep. Ideas are compared with
 difference from the control is noise.
 
 Run:     python -m benchmarks.develop --model DIR --task rte --data GLUE --seed 0
-         --keep 0.5,0.25 --arms original+tuning fisher fisher,size.step_epochs=2 --out rte-0.json
+         --keep 0.5,0.25 --arms original+tuning fisher fisher,last.epochs=12 --out rte-0.json
 Compare: python -m benchmarks.develop --compare rte-0.json rte-1.json mrpc-0.json
 """
 

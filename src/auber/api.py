@@ -65,7 +65,7 @@ def prune(
         task: The name of a known task, rows as `auber.make_task` returns them, or texts without
             labels as `auber.make_texts` returns them: the answers of `model` are their labels.
         method: One of the methods that `auber list methods` shows. By default that of the preset:
-            `auber` for `paper` and `reference`; for `default` it is `exchange`, or `auber` if
+            `auber` for `paper` and `reference`; for `default` it is `fisher`, or `auber` if
             `heads`, `origin` or a setting of its search is given.
         player: A player of your own, in place of a method; see `auber.search.own`.
         heads: How many heads a ranking removes; or a finished run, to remove as many and be tuned

@@ -49,8 +49,6 @@ PAPER = {
     "size.units": "both",
     "size.even": False,
     "size.multiple": 8,
-    "size.repair": False,
-    "size.step_epochs": 0,
     "teacher.outputs": 0.0,
     "teacher.hidden": 0.0,
     "agent.episodes": 150,

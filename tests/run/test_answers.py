@@ -196,7 +196,7 @@ def test_sizes_and_a_tolerance(tmp_path):
 @pytest.mark.parametrize(
     ("method", "keep", "options"),
     [
-        ("exchange", 0.45, {"search.rewards": 20, "size.step_epochs": 1, "size.repair": True}),
+        ("exchange", 0.45, {"search.rewards": 20}),
         ("michel", 0.7, {}),
         ("voita", 0.7, {"voita.epochs": 1, "voita.trials": 2}),
     ],

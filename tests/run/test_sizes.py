@@ -190,46 +190,32 @@ def test_the_model_of_several_sizes_is_the_smallest_and_stored_once(several):
     assert sum(stage.stem.startswith("plan-") for stage in (folder / "stages").iterdir()) == 3
 
 
-STEPPED = CONFIG.replace({"size.step_epochs": 1, "teacher.outputs": 0.5, "teacher.hidden": 1.0})
+TUNED = CONFIG.replace({"last.epochs": 1, "last.watch_fraction": 0.0})
+TAUGHT = TUNED.replace({"teacher.outputs": 0.5, "teacher.hidden": 1.0})
 
 
-def test_sizes_share_the_steps_on_their_way(start):
-    folder = start.parent / "stepped"
+def test_sizes_learn_from_the_unpruned_model(start):
+    folder = start.parent / "taught"
     with pytest.MonkeyPatch.context() as patch:
-        take_step = Sizes.take_step
+        tune_size = Sizes.tune_size
 
         def cut(sizes, share):
-            if share == 0.5:
+            if share == 0.6:
                 raise CutError
-            return take_step(sizes, share)
+            return tune_size(sizes, share)
 
-        patch.setattr(Sizes, "take_step", cut)
+        patch.setattr(Sizes, "tune_size", cut)
         with pytest.raises(CutError):
-            prune(start, "stepped", config=STEPPED, keep=[0.4, 0.3])
-    pruned = prune(start, "stepped", config=STEPPED, keep=[0.4, 0.3], resume=True)
-    stages = {path.stem for path in (folder / "stages").glob("*.json")}
-    assert stages == {"first", "step-0.707", "step-0.5", "last-0.4", "last-0.3"}
-    alone = prune(start, "stepped-alone", config=STEPPED, keep=0.3)
+            prune(start, "taught", config=TAUGHT, keep=[0.8, 0.6])
+    pruned = prune(start, "taught", config=TAUGHT, keep=[0.8, 0.6], resume=True)
+    assert {path.stem for path in (folder / "stages").glob("last-*.json")} == {
+        "last-0.8",
+        "last-0.6",
+    }
+    alone = prune(start, "taught-alone", config=TAUGHT, keep=0.6)
+    untaught = prune(start, "untaught", config=TUNED, keep=0.6)
     assert alone.result["model_sha256"] == pruned.result["model_sha256"]
-    cost = alone.result["cost"]
-    assert cost["seconds"]["choosing"] > 0
-    records = [json.loads((folder / "stages" / f"{name}.json").read_text()) for name in stages]
-    assert cost["tuning_steps"] < sum(
-        record.get("tuning", {"steps": 0})["steps"] for record in records
-    )
-    plans = [PruningPlan.from_json(record["removed"]) for record in records if "removed" in record]
-    assert len(plans) == 4
-
-
-@pytest.mark.parametrize(
-    ("share", "steps"),
-    [(0.8, ()), (0.5, (0.707,)), (0.49, (0.707,)), (0.25, (0.707, 0.5, 0.354)), (1.0, ())],
-)
-def test_the_last_step_is_no_small_one(start, share, steps):
-    options = {"task": TASK, "heads": None, "origin": None, "progress": Messages()}
-    config = STEPPED.replace({"size.keep": share})
-    request = request_pruning(start, None, method=get_method("fisher"), config=config, **options)
-    assert request.steps_to(share) == request.steps == steps
+    assert alone.result["model_sha256"] != untaught.result["model_sha256"]
 
 
 def test_sizes_of_voita_share_their_gates(start):

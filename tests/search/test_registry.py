@@ -46,9 +46,9 @@ def test_the_registry():
 @pytest.mark.parametrize(
     ("preset", "settings", "given", "name", "reason"),
     [
-        ("default", {}, None, "exchange", None),
-        ("default", {"last.epochs": 1, "search.rewards": 9}, None, "exchange", None),
-        ("default", {"size.keep": 0.5, "agent.episodes": 9}, "--heads", "exchange", None),
+        ("default", {}, None, "fisher", None),
+        ("default", {"last.epochs": 1, "search.rewards": 9}, None, "fisher", None),
+        ("default", {"size.keep": 0.5, "agent.episodes": 9}, "--heads", "fisher", None),
         ("default", {}, "--heads", "auber", "--heads"),
         ("default", {"agent.episodes": 9}, None, "auber", "agent.episodes"),
         ("default", {"search.prior_share": 0.5}, None, "auber", "search.prior_share"),
@@ -62,7 +62,7 @@ def test_the_method_of_a_run_that_names_none(preset, settings, given, name, reas
     method, found = default_method(config, given)
     assert method.name == name
     assert (found is not None) == (reason is not None)
-    assert reason is None or f" because {reason} is given (the usual one, exchange, " in found
+    assert reason is None or f" because {reason} is given (the usual one, fisher, " in found
 
 
 @pytest.mark.parametrize("name", RANKINGS)

@@ -67,8 +67,6 @@ _PAPER: dict[str, Value] = {
     "size.units": "both",
     "size.even": False,
     "size.multiple": 8,
-    "size.repair": False,
-    "size.step_epochs": 0,
     "teacher.outputs": 0.0,
     "teacher.hidden": 0.0,
     "agent.episodes": 150,  # R
@@ -138,7 +136,7 @@ PRESETS: dict[str, Preset] = {
         "without early stopping. The agent learns more from each reward: smaller network, scaled "
         "state, Adam, 8 updates per episode, target network updated every 2 episodes, faster "
         "exploration decay to 0.1, and the best mask seen as the plan.",
-        "exchange",
+        "fisher",
         {
             "protocol": "crossfit",
             "search.minutes": 5.0,

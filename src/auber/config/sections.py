@@ -223,7 +223,7 @@ class Search(Section):
         "prior for the others; 0: decided by the rewards (protocol crossfit)",
         ge=0,
     )
-    rewards: Int = setting(300, "plans that method exchange scores for a size or step", ge=1)
+    rewards: Int = setting(300, "plans that method exchange scores for a size", ge=1)
     rows: Int = setting(1000, "training rows that method exchange scores plans on, at most", ge=2)
     minutes: float = setting(0.0, "largest time of such a search in minutes; 0: no limit", ge=0)
     rewind: bool = setting(
@@ -276,18 +276,6 @@ class Size(Section):
     )
     multiple: Int = setting(
         8, "number that the neurons left in a layer are a multiple of; 1: any number", ge=1
-    )
-
-    repair: bool = setting(
-        False,
-        "before tuning, refit the output matrices of what was pruned to the unpruned model by "
-        "least squares",
-    )
-    step_epochs: Int = setting(
-        0,
-        "epochs of tuning after each step on the way to a size; a step removes 30 % of what is "
-        "left, by a new ranking; 0: everything is removed at once",
-        ge=0,
     )
 
     @property

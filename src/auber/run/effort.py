@@ -14,7 +14,6 @@ from auber.search.rankings.exchange import searches
 # Of computing a row, and of scoring it from cached layers.
 _FORWARD, _REWARD = 1 / 3, 1 / 10
 _PLAN = 1 / 8  # scoring an unpruned model on a row, without padding
-_REPAIR_ROWS = 500
 _REWARDS_OF_A_PLAYER = 50
 _REWARDS_PER_GAME = 4  # that were not scored before, in a usual game
 
@@ -44,23 +43,13 @@ class Effort:
         """Return the effort of the tuning after a layer."""
         return float(self._config.layer.epochs * len(self._splits.layers[layer].mini_train))
 
-    def repair(self) -> float:
-        """Return the effort of refitting a pruned model: a pass of two models over some rows."""
-        return 2 * _FORWARD * min(len(self._splits.first), _REPAIR_ROWS)
-
-    def step(self, share: float) -> float:
-        """Return the effort of the tuning after a step on the way to a size."""
-        return self._at(share) * self._config.size.step_epochs * len(self._splits.last_train)
-
     def last(self, share: float | None = None) -> float:
         """Return the effort of the last tuning, with the scores of its watched rows."""
         last, splits, share = self._config.last, self._splits, share or self._share
         watched = last.evaluations_per_epoch * len(splits.last_watch)
-        return self._at(share) * last.epochs * (len(splits.last_train) + _FORWARD * watched)
-
-    def _at(self, share: float) -> float:
-        """Return the effort of tuning on a row at a size: embeddings and optimiser stay."""
-        return (1 + share) / 2
+        # The embeddings and the optimiser take as long at any size.
+        each = last.epochs * (len(splits.last_train) + _FORWARD * watched)
+        return (1 + share) / 2 * each
 
     def fold_model(self, fold: int, layers: list[int]) -> tuple[float, ...]:
         """Return the effort of each tuning of a fold model."""

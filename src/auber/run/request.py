@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-_STEP = math.sqrt(0.5)  # what a step on the way to a size leaves
 _USUAL_RATE = 2e-5  # for later tunings of a model that was fine-tuned elsewhere
 _DISTILLATION_RATE = 1e-4  # for those that learn from the unpruned model alone
 
@@ -79,21 +77,7 @@ class Request:
             return ()
         if size.tolerance is not None:
             return (1.0, *(share for share in size.shares if share < 1))
-        is_plain = len(size.shares) < 2 and not size.step_epochs and not size.repair
-        return () if is_plain else size.shares
-
-    @property
-    def steps(self) -> tuple[float, ...]:
-        """The shares on the way to the sizes, the largest first; none if all goes at once."""
-        return tuple(sorted({each for share in self.sizes for each in self.steps_to(share)}))[::-1]
-
-    def steps_to(self, share: float) -> tuple[float, ...]:
-        """Return the shares on the way to a size, the largest first."""
-        if not self.config.size.step_epochs:
-            return ()
-        # The last step removes no less than half of what the others do.
-        number = max(0, math.floor(math.log(share) / math.log(_STEP) - 0.5))
-        return tuple(round(_STEP**step, 3) for step in range(1, number + 1))
+        return size.shares if len(size.shares) > 1 else ()
 
     @property
     def needs_rate(self) -> bool:

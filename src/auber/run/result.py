@@ -23,7 +23,6 @@ from auber.search.stages import (
     PRIOR,
     RATE,
     REWIND,
-    STEP,
     TIMING,
     is_of,
     size_stage,
@@ -180,11 +179,7 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
     if REWIND in tunings and "first" in tunings:
         # The model tuned first only served the search; the pruned one is tuned in `rewind`.
         fold_models.append(tunings.pop("first"))
-    rankings = [
-        stage
-        for name, stage in stages.items()
-        if is_of(name, PRIOR, PLAN, STEP) or (is_of(name, LAST) and stage.removed is not None)
-    ]
+    rankings = [stage for name, stage in stages.items() if is_of(name, PRIOR, PLAN)]
 
     def tuning_seconds(*kinds: str) -> float:
         return sum(each.seconds for name, each in tunings.items() if is_of(name, *kinds))
@@ -202,7 +197,7 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
         layer_tuning=sum(
             each.seconds for name, each in tunings.items() if tuned_layer_of(name) is not None
         ),
-        last=tuning_seconds(LAST, STEP),
+        last=tuning_seconds(LAST),
         # with the answers of the unpruned model
         evaluation=evaluation_seconds + (stages[ANSWERS].seconds if ANSWERS in stages else 0.0),
         total=sum(stage.seconds for stage in stages.values()) + evaluation_seconds,

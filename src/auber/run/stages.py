@@ -22,7 +22,6 @@ from auber.search.stages import (
     PRIOR,
     RATE,
     REWIND,
-    STEP,
     TIMING,
     fold_model_stage,
     layer_stage,
@@ -123,26 +122,20 @@ def _by_sizes(steps: Steps, effort: Effort) -> Strategy:
     """Prune and tune a copy of the fine-tuned model for each target size, the largest first.
 
     With a tolerance, the unpruned model is tuned first, and the sizes end with one that loses more.
-    With steps on the way, a step or size is ranked when it is tuned; otherwise just before it.
     """
     request, sizes, stages = steps.request, Sizes(steps), list[Stage]()
     method, is_needed = request.method.name, sizes.is_within_tolerance
-    on_the_way = [(share, STEP) for share in request.steps]
-    at_the_end = [(share, LAST) for share in request.sizes]
     is_known = False
-    for share, kind in sorted(on_the_way + at_the_end, reverse=True):
-        ranking = effort.ranking(method, share) if share < 1 else ()
-        if share < 1 and not request.steps:
+    for share in request.sizes:
+        if share < 1:
+            ranking = effort.ranking(method, share)
             if is_known and method not in ("voita", "random"):
                 ranking = ranking[1:]  # the scores of the first size are used again
             name, choose = size_stage(PLAN, share), partial(sizes.choose_plan, share)
             stages.append(Stage(name, choose, ranking, keeps_weights=False, is_needed=is_needed))
-            is_known, ranking = True, ()
-        repair = (effort.repair(),) if share < 1 and request.config.size.repair else ()
-        tuning = effort.step(share) if kind == STEP else effort.last(share)
-        efforts = (*ranking, *repair, tuning)
-        name = size_stage(kind, share)
-        tune = partial(sizes.take_step if kind == STEP else sizes.tune_size, share)
+            is_known = True
+        name, tune = size_stage(LAST, share), partial(sizes.tune_size, share)
+        efforts = (effort.last(share),)
         stages.append(Stage(name, tune, efforts, makes_size=True, is_needed=is_needed))
     return Strategy(_first(steps, effort), tuple(stages))
 

@@ -17,7 +17,6 @@ from auber.run.request import Request
 from auber.search.stages import (
     LAST,
     REWIND,
-    STEP,
     is_of,
     layer_stage,
     size_stage,
@@ -36,7 +35,7 @@ class Tunings:
     """Tunes any model in place as the run's own model is tuned; `fold` for a fold model.
 
     `find_rate` returns the learning rate that `auto` stands for, `find_teacher` the teacher of the
-    last tuning and of steps, and without labels of all tunings; both are called when needed.
+    last tuning, and without labels of all tunings; both are called when needed.
     """
 
     def __init__(
@@ -89,13 +88,6 @@ class Tunings:
         label = f"layer {layer}: tuning"
         return self._tune(model, rows, settings, "layer", label, layer_stage(layer), layer)
 
-    def step(self, model: PreTrainedModel, share: float) -> TuningReport:
-        """Run the tuning after a step on the way to a target size."""
-        epochs = self._request.config.size.step_epochs
-        settings = self._request.config.last.model_copy(update={"epochs": epochs})
-        label, stage = f"step to {share:g}: tuning", size_stage(STEP, share)
-        return self._tune(model, self._splits.last_train, settings, stage, label, stage)
-
     def last(self, model: PreTrainedModel, share: float | None = None) -> TuningReport:
         """Run the last tuning with early stopping, of one of several sizes if a share is given.
 
@@ -131,7 +123,7 @@ class Tunings:
         if settings.learning_rate == "auto" and settings.epochs:
             assert self._find_rate is not None, "a run that needs a rate has chosen it"
             settings = settings.model_copy(update={"learning_rate": self._find_rate()})
-        is_taught = self._request.task.is_answered or is_of(stage, STEP) or is_of(stage, LAST)
+        is_taught = self._request.task.is_answered or is_of(stage, LAST)
         if self._fold is not None:
             label = f"fold model {self._fold + 1} of {self._num_folds}: {label}"
         return tune(

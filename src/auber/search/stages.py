@@ -13,7 +13,6 @@ TIMING = "timing"  # the share of the model's time that a head takes
 PRIOR = "prior"  # the plan that the searches begin from
 BUDGET = "budget"  # the plan with a given number of heads, from all masks that were scored
 REWIND = "rewind"  # the pretrained model without the plan's heads, after the first tuning
-STEP = "step"  # a step on the way to a target size, with a tuning
 LAST = "last"  # the last tuning
 _SERIES = "/tuning"
 
@@ -34,7 +33,7 @@ def fold_model_stage(fold: int) -> str:
 
 
 def size_stage(stage: str, share: float) -> str:
-    """Return the stage of a share to keep: its plan (`PLAN`), a `STEP` or the `LAST` tuning."""
+    """Return the stage of a share to keep: its plan (`PLAN`) or the `LAST` tuning."""
     return f"{stage}-{share:g}"
 
 
