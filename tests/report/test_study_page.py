@@ -31,7 +31,7 @@ def test_a_study(tmp_path):
         "Scores",
         "Comparisons",
         "Heads and neurons",
-        "Time",
+        "Time and costs",
         "Tasks",
         "How to read the tables",
         "Every run",
