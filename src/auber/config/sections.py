@@ -290,6 +290,9 @@ class Size(Section):
         ge=0,
     )
 
+    of_outputs: bool = setting(False, "rank by the sensitivity of the outputs, not of the loss")
+    rankings: Int = setting(1, "rankings on the way to a size, without tuning in between", ge=1)
+
     @property
     def shares(self) -> tuple[float, ...]:
         """The target sizes, the largest first; none if a number of heads is given."""
@@ -320,6 +323,12 @@ class Teaching(Section):
     hidden: float = setting(
         0.0, "weight of the distance to the teacher's hidden states, added to the loss", ge=0
     )
+    copies: Int = setting(
+        0,
+        "copies of each row with replaced tokens, which the teacher alone answers",
+        ge=0,
+    )
+    noise: float = setting(0.2, "share of the tokens of a copy that are replaced", ge=0, le=1)
 
 
 class Agent(Section):

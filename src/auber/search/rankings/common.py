@@ -7,10 +7,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from auber.search.methods import RankingChoice, RankingInputs
-from auber.search.rankings.selection import Site, UnitScores, divide_by_costs, select_units
+from auber.search.rankings.selection import (
+    Site,
+    UnitScores,
+    costs_of,
+    divide_by_costs,
+    select_units,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -97,7 +104,8 @@ def sum_gate_gradients(
     from auber.training.outputs import outputs_of
 
     outputs = outputs_of(inputs.rows.kind, inputs.model)
-    measured = outputs.row_sensitivities if inputs.is_answered else outputs.row_losses
+    of_outputs = inputs.is_answered or inputs.config.size.of_outputs
+    measured = outputs.row_sensitivities if of_outputs else outputs.row_losses
     device, present = inputs.hardware.device, present_units(inputs)
     model = frozen_copy(inputs)
     sums = {site: torch.zeros(len(units), dtype=torch.float64) for site, units in present.items()}
@@ -133,7 +141,29 @@ def choose_by_importance(
     inputs: RankingInputs, name: str, measure: Callable[[RankingInputs], UnitScores]
 ) -> RankingChoice:
     """Remove the units of the lowest importance, for a target size per multiply-add."""
+    if inputs.config.size.rankings > 1 and inputs.num_removed is None:
+        return RankingChoice(_choose_repeatedly(inputs, measure), {})
     scores = inputs.once(name, lambda: measure(inputs))
     of_heads = head_scores_to_json(scores)
     ranked = divide_by_costs(inputs, scores) if inputs.num_removed is None else scores
     return RankingChoice(select_units(inputs, ranked), {"importance": of_heads} if of_heads else {})
+
+
+def _choose_repeatedly(
+    inputs: RankingInputs, measure: Callable[[RankingInputs], UnitScores]
+) -> Any:
+    from auber.models.encoders import encoder_of
+    from auber.models.plan import PruningPlan
+    from auber.models.surgery import remove
+
+    count, keep = inputs.config.size.rankings, inputs.config.size.share
+    start = costs_of(inputs.encoder, inputs.config.max_length).share(inputs.encoder.removed)
+    model, plan = copy.deepcopy(inputs.model), PruningPlan()
+    for number in range(1, count + 1):
+        share = start * (keep / start) ** (number / count)
+        config = inputs.config.replace({"size.keep": share})
+        now = replace(inputs, model=model, encoder=encoder_of(model), config=config)
+        chosen = select_units(now, divide_by_costs(now, measure(now)))
+        plan = plan | chosen
+        remove(model, chosen)
+    return plan
