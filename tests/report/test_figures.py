@@ -5,13 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
-import pandas as pd
 import pytest
 
 from auber.report.analysis import analyse
 from auber.report.figures import (
     Point,
-    draw_bars,
     draw_heads,
     draw_scores,
     draw_searches,
@@ -57,18 +55,6 @@ def test_scores(tmp_path):
     left, right = figure.axes[1].get_xlim()
     assert left > 50
     assert right < 80, "a wide interval does not set the axis"
-
-
-def test_bars():
-    bars = pd.DataFrame({"auber": [2.0, 1.0], "x": [0.0, 1.0]}, index=["rewards", "last"])
-    bars.loc["no"] = 0.0
-    colours = {"rewards": "#0b5fa5", "last": "#b5482a", "no": "#ffffff"}
-    figure = draw_bars({"": bars}, colours, "seconds")
-    words = texts(figure)
-    assert {"auber", "rewards", "last", "seconds", "3", "1"} <= set(words)
-    assert "no" not in words
-    places = [(patch.get_x(), patch.get_width()) for patch in figure.axes[0].patches]
-    assert places == [(0.0, 2.0), (0.0, 0.0), (2.0, 1.0), (0.0, 1.0)]
 
 
 def test_searches():
@@ -128,6 +114,6 @@ def test_intervals_of_scores_against_sizes_end_where_the_metric_does(tmp_path):
 
 @pytest.mark.parametrize("name", [*HOSTILE, "$x^2$", r"\frac{", "名前"])
 def test_names_are_drawn_as_they_are(tmp_path, name):
-    figure = draw_bars({name: pd.DataFrame({name: [1.0]}, index=[name])}, {name: "#0b5fa5"}, name)
+    figure = draw_sizes({name: {name: [Point(50.0, 90.0)]}}, name)
     assert texts(figure).count(name) >= 2
     write_figure(figure, Path(tmp_path / "x.pdf"))

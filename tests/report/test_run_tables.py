@@ -109,9 +109,13 @@ def test_costs_have_a_column_for_each_run(tmp_path):
     assert rows["method"] == {"auber": "auber", "michel": "michel"}
     assert rows["gap"] == {"auber": "+33.27", "michel": "+31.00"}
     assert rows["seconds"] == {"auber": "10.5", "michel": "5.0"}
+    assert rows["seconds: rewards"] == {"auber": "4.0", "michel": "0.0"}
+    assert rows["seconds: other"] == {"auber": "0.5", "michel": "3.0"}
+    assert "seconds: evaluation" not in rows, "neither took any"
     assert "protocol" not in rows, "both have the same"
     assert "dev" not in rows, "it stands in the table of models"
     fisher = list_costs(read_runs([write_sized(tmp_path)]))
     assert [row[""] for row in fisher.rows] == [
-        *("task", "method", "seed", "train", "gap", "tuning steps", "seconds")
+        *("task", "method", "seed", "train", "gap", "tuning steps", "seconds"),
+        *("seconds: choosing heads", "seconds: last tuning", "seconds: other"),
     ]

@@ -92,11 +92,6 @@ def _share(score: float, rows: int, added: int) -> tuple[float, float]:
     return share, math.sqrt(share * (1 - share) / (rows + added))
 
 
-def standard_error(record: RunRecord) -> float | None:
-    """Return the standard error of an accuracy in points, None for other metrics."""
-    return 100 * _share(record.dev, record.dev_rows, 4)[1] if record.metric == "accuracy" else None
-
-
 def search_start(runs: Iterable[Run]) -> str:
     """Return what the searches count their gains from."""
     has_prior = any(run.has_prior for run in runs)
@@ -126,28 +121,16 @@ def _judge(run: Run, *, alone: bool) -> Iterator[str]:
         share = 100 * (record.majority or 0)
         yield f"Careful: always giving the most frequent class scores {share:.2f}."
     if alone:
-        yield f"One run proves nothing.{_doubt(record)} {_MORE_RUNS}"
+        yield f"One run proves nothing. {_MORE_RUNS}"
     below = [layer.index for layer in run.layers if layer.is_worse]
     if below:
         start = search_start([run])
         yield f"The choice scored below {start} on the reward set in {name_layers(below)}."
-    missed = [100 * layer.missed for layer in run.layers if layer.missed is not None]
     if run.size_was_given:
         yield "The layers share the given number of heads so that the sum of gains is largest."
-    elif missed and max(missed) > 0:
-        yield (
-            f"In {sum(points > 0 for points in missed)} of {len(missed)} layers the search had "
-            f"scored a better mask than the chosen one, by up to {max(missed):.2f} points of "
-            "reward."
-        )
     before = record.removed - sum(len(layer.removed) for layer in run.layers)
     if run.searched and before:
         yield f"{before} of the heads were removed before this run."
-    if record.rewards_asked:
-        yield (
-            f"{record.rewards_asked} rewards requested, {record.rewards_computed} computed; "
-            f"{record.seconds:.0f} s in total."
-        )
 
 
 def _compare(runs: Sequence[Run]) -> Iterator[Verdict]:
@@ -166,19 +149,12 @@ def _compare(runs: Sequence[Run]) -> Iterator[Verdict]:
     same_start = len({run.record.start for run in runs}) == 1
     start = "" if same_start else " They did not start from the same fine-tuned weights."
     caution = "Single runs do not show a difference between methods or settings."
-    yield Verdict("Side by side", headline, (f"{caution}{_doubt(first)} {_MORE_RUNS}{start}",))
+    yield Verdict("Side by side", headline, (f"{caution} {_MORE_RUNS}{start}",))
 
 
 def _name(run: Run) -> str:
     share = _describe_share(run.record).removeprefix("With ")
     return f"{run.label}, {100 * run.record.dev:.1f} with {share}"
-
-
-def _doubt(record: RunRecord) -> str:
-    error = standard_error(record)
-    if error is None:
-        return ""
-    return f" A score on {record.dev_rows} rows has a standard error of about {error:.1f} points."
 
 
 # --- studies ---

@@ -28,13 +28,11 @@ from auber.report.analysis import Section, summarise
 from auber.report.head_maps import SHADES, HeadMap
 from auber.report.layers import Layer, Run
 from auber.report.records import RunRecord, group
-from auber.run.result_record import TIME_PARTS
 
 COLOURS = (
     "#0b5fa5", "#b5482a", "#3a7d34", "#7a4fa3", "#8a6d00", "#4aa3df", "#d1638f", "#2f8f8f",
     "#9ac04a", "#e0a030", "#222222", "#777777",
 )  # fmt: skip
-TIMES = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
 GAIN, LOSS, GREY, FAINT, INK = COLOURS[0], COLOURS[1], "#777777", "#e4e4e4", "#222222"
 
 _STYLE: Any = {
@@ -134,51 +132,6 @@ def add_legend(figure: Figure, *every: Axes) -> None:
     figure.legend(handles.values(), list(handles), loc="outside lower center", ncols=columns)
 
 
-def draw_bars(
-    panels: Mapping[str, pd.DataFrame], colours: Mapping[str, str], x_label: str
-) -> Figure:
-    """Draw a bar for each column of each panel, stacked from the rows that `colours` names."""
-    used = [part for part in colours if any(bars.loc[part].any() for bars in panels.values())]
-    with style():
-        figure, drawn = _make_panels(panels, x_label)
-        for (axes, places), bars in zip(drawn, panels.values(), strict=True):
-            ends = np.zeros(len(places))
-            for part in used:
-                drawn_part = axes.barh(
-                    places, bars.loc[part], 0.7, left=ends, color=colours[part], label=part
-                )
-                ends += bars.loc[part]
-                if part == used[-1]:
-                    axes.bar_label(
-                        drawn_part, [f"{end:.0f}" for end in ends], padding=3, color=GREY
-                    )
-            axes.grid(visible=False, axis="y")
-            axes.margins(x=0.15 if len(panels) == 1 else 0.25)  # room for the totals
-            axes.set_xlim(left=0)
-        if len(used) > 1:
-            add_legend(figure, drawn[0][0])
-    return figure
-
-
-def draw_times(cells: RunsByTask) -> Figure:
-    """Draw where the seconds of the runs of a name went, by task."""
-    panels = {
-        task: pd.DataFrame({
-            name: pd.DataFrame([time_parts(run.record) for run in runs]).mean()
-            for name, runs in of_task.items()
-        })
-        for task, of_task in cells.items()
-    }  # fmt: skip
-    colours = dict(zip(TIMES.values(), itertools.cycle(COLOURS), strict=False))
-    return draw_bars(panels, colours, "seconds")
-
-
-def time_parts(record: RunRecord) -> dict[str, float]:
-    """Return where the seconds of a run went."""
-    parts = {words: record.times.get(name, 0.0) for name, words in TIMES.items()}
-    return {**parts, "other": max(record.seconds - sum(parts.values()), 0.0)}
-
-
 def draw_scores(section: Section, cells: RunsByTask) -> Figure:
     """Draw single scores as circles, means as dots, and intervals, with a panel for each task."""
     panels = {}
@@ -264,14 +217,15 @@ def find_sizes(cells: RunsByTask, *, pooled: bool) -> tuple[dict[str, dict[str, 
             found.append(Point(size, mean.mean, mean.low, mean.high))
         return found
 
-    panels = {
-        task: {name: line(runs) for name, runs in of_task.items()}
-        for task, of_task in cells.items()
-    }
+    panels = {}
     for task, of_task in cells.items():
-        before = [run.record.before for runs in of_task.values() for run in runs]
+        every = [run.record for runs in of_task.values() for run in runs]
+        if not pooled and len({(record.data, record.metric) for record in every}) > 1:
+            continue  # their scores are not comparable
+        panels[task] = {name: line(runs) for name, runs in of_task.items()}
+        before = [record.before for record in every]
         scores = {each.score for each in before if each and each.multiply_adds == 1}
-        if len(scores) == 1 and None not in before and has_adds and not pooled:
+        if len(scores) == 1 and None not in before and not pooled:
             panels[task][UNPRUNED] = [Point(100, 100 * scores.pop())]
     return panels, "multiply-adds left, %" if has_adds else "heads left, %"
 

@@ -201,8 +201,7 @@ def _draw_section(
     def add(name: str, title: str, draw: Callable[..., Figure], *arguments: Any) -> None:
         found[name] = Drawing(f"{name}{end}", title, partial(draw, *arguments))
 
-    lines = _find_lines(cells, is_study=section is not None)
-    sizes, axis = figures.find_sizes(lines, pooled=section is not None)
+    sizes, axis = figures.find_sizes(cells, pooled=section is not None)
     if any(sum(map(len, of.values())) > 1 for of in sizes.values()):
         add("sizes", "Score against size", figures.draw_sizes, sizes, axis)
     if section is not None and section.rows:
@@ -233,32 +232,6 @@ def _draw_section(
             by_layer = {f"layer {layer.index}": [layer] for layer in of}
             end_of_name = "" if len(rows) == 1 else f"-{number}"
             add(f"search{end_of_name}", title, figures.draw_searches, by_layer)
-    if cells:
-        add("time", "Where the time of a run went", figures.draw_times, cells)
-    return found
-
-
-def _find_lines(cells: figures.RunsByTask, *, is_study: bool) -> figures.RunsByTask:
-    """Return the runs of each line of scores against sizes, by task.
-
-    Outside a study, only runs of one model at different sizes are joined, and tasks whose runs have
-    different rows or metrics are left out.
-    """
-    found: dict[str, Mapping[str, Sequence[Run]]] = {}
-    for task, of_task in cells.items():
-        runs = [run for of in of_task.values() for run in of]
-        by_method = group(runs, lambda run: run.record.title)
-        is_joined = all(
-            len(of) == 1
-            or (
-                len({round(run.record.share_left, 2) for run in of}) == len(of)
-                and len({run.record.start for run in of}) == 1
-                and not any(run.record.sizes for run in of)
-            )
-            for of in by_method.values()
-        )
-        if is_study or len({(run.record.data, run.record.metric) for run in runs}) == 1:
-            found[task] = by_method if is_study or is_joined else of_task
     return found
 
 

@@ -11,12 +11,12 @@ import pandas as pd
 from auber.config import settings
 from auber.export.speed import Speed, describe, make_tables
 from auber.models.plan import PruningPlan
-from auber.report.answer import find_interval, name_layers, search_start, standard_error
+from auber.report.answer import find_interval, name_layers, search_start
 from auber.report.layers import Run
 from auber.report.records import RunRecord, Size, count
 from auber.report.results_file import ResultsFile
 from auber.report.tables import Grid
-from auber.run.result_record import AgreementRecord, ComparedRecord
+from auber.run.result_record import TIME_PARTS, AgreementRecord, ComparedRecord
 from auber.run.summary import write_parameters
 from auber.system.records import parse
 
@@ -129,8 +129,7 @@ def list_runs(runs: Sequence[Run]) -> Grid:
     """Return the scores and costs of runs."""
     rows = []
     for run in runs:
-        record, error = run.record, standard_error(run.record)
-        remaining, neurons = record.remaining, record.neurons
+        record, remaining, neurons = run.record, run.record.remaining, run.record.neurons
         rows.append({
             "run": run.label,
             "model": record.model,
@@ -139,7 +138,6 @@ def list_runs(runs: Sequence[Run]) -> Grid:
             "method": record.title,
             "seed": str(record.seed) + (f", draw {record.draw}" if record.draw else ""),
             "dev": f"{100 * record.dev:.2f}",
-            "standard error": "" if error is None else f"{error:.1f}",
             "train": f"{100 * record.train:.2f}",
             "gap": f"{100 * (record.train - record.dev):+.2f}",
             "heads removed": f"{record.removed} of {record.layers * record.heads}",
@@ -154,10 +152,7 @@ def list_runs(runs: Sequence[Run]) -> Grid:
     cells = pd.DataFrame(rows)
     # The subtitle names a model and a protocol that all runs share.
     shared = [name for name in ("model", "protocol") if cells[name].nunique() == 1]
-    notes = [
-        "Scores in points (the metric times 100). Standard error: of an accuracy on this number of "
-        "rows, not over seeds."
-    ]
+    notes = ["Scores in points (the metric times 100)."]
     if any(run.record.answered for run in runs):
         notes.append("Without labels, dev and train are the agreement with the unpruned model.")
     title = f"Scores and costs of {count(len(rows), 'run')}"
@@ -166,10 +161,21 @@ def list_runs(runs: Sequence[Run]) -> Grid:
 
 def list_costs(runs: Sequence[Run]) -> Grid:
     """Return what `compare_models` leaves out of runs, with a column for each."""
-    _, *others = (grid := list_runs(runs)).notes  # without the one about the standard error
+    grid = list_runs(runs)
     cells = grid.cells.set_index("run").T
     cells = cells.loc[[name for name in _COSTS if name in cells.index]]
-    return Grid("Training and costs", cells.rename_axis("").reset_index(), others)
+    times = pd.DataFrame({run.label: time_parts(run.record) for run in runs})
+    times = times[(times >= 0.05).any(axis=1)].map("{:.1f}".format)
+    cells = pd.concat([cells, times.rename(index="seconds: {}".format)])
+    return Grid(
+        "Training scores, steps and seconds", cells.rename_axis("").reset_index(), grid.notes
+    )
+
+
+def time_parts(record: RunRecord) -> dict[str, float]:
+    """Return what the seconds of a run were spent on."""
+    parts = {part.words: record.times.get(name, 0.0) for name, part in TIME_PARTS.items()}
+    return {**parts, "other": max(record.seconds - sum(parts.values()), 0.0)}
 
 
 def _list_orders(agreement: AgreementRecord | None) -> dict[str, str]:
