@@ -101,6 +101,7 @@ def compare(out: Path, results: dict[str, dict[str, Any]], progress: Progress) -
     hardware = resolve_hardware(demo_config())
     models = [load(out / name / "models" / size["name"]).eval() for name, size in made]
     limits = Limits(repeats=30, seconds=5.0)
+    progress.plan(1)
     progress.begin("measuring speed", limits.repeats)
     calls = torch_calls(models, hardware)(ROWS, made[0][1]["after"]["tokens"])
     seconds = side_by_side(calls, make_timer(hardware.device), limits, progress.step)
