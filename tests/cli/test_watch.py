@@ -45,7 +45,7 @@ def test_a_search(folder):
     assert lines[1].startswith("running  process ")
     text = "\n".join(" ".join(line.split()) for line in lines)
     assert "3/12 60 s left best 0.9\n" in text
-    assert "41% open layers: about 30 s left\n" in text
+    assert "41% about 94 s left\n" in text
     assert lines[-6:] == [
         "rewards asked 12  rewards computed 4  best score 0.875",
         "next stages: last, evaluation",

@@ -179,7 +179,7 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
             [stage.name, _bar(stage.done, stage.total), f"{count}  {stage.note}"]
         ]
         if progress.share is not None:
-            left = _left("  open layers: about ", status.layers_seconds_left)
+            left = _left("  about ", status.seconds_left)
             rows.append(["whole run", _bar(progress.share), f"{progress.share:.0%}{left}"])
         yield _draw_table(["", "", ""], rows)
     if status.numbers:

@@ -54,7 +54,8 @@ class Effort:
     def fold_model(self, fold: int, layers: list[int]) -> tuple[float, ...]:
         """Return the effort of each tuning of a fold model."""
         own = Effort(self._request, self._splits.without_fold(fold), self._encoder)
-        return (own.first(), *map(own.after_layer, layers), own.last())
+        tunings = (own.first(), *map(own.after_layer, layers), own.last())
+        return tuple(effort for effort in tunings if effort)  # those without epochs do not begin
 
     def search(self, layer: int) -> float:
         """Return the effort of a layer's rewards; each computes the layers behind it."""
