@@ -11,7 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from auber.cli import screen
-from auber.cli.screen import BarProgress, describe_result, listening, make_bars
+from auber.cli.screen import (
+    BarProgress,
+    describe_result,
+    listening,
+    make_bars,
+    print_line,
+    print_table,
+)
 from tests.cli.run_folder import RESULT
 
 
@@ -86,3 +93,22 @@ def test_a_log_says_every_half_minute_what_is_under_way(monkeypatch, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines.count("evaluating: working (0 % of all)") > 2
     assert re.fullmatch("took . s in all", lines[-1])
+
+
+def test_only_cells_of_many_words_are_wrapped(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = [["a run of some length", "1 of 144", "85.0 to 93.0"], ["b", "7 of 144", "words " * 9]]
+    print_table(["run", "heads removed", "score"], rows)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0].split("  ")[0] == "run"
+    assert "heads removed" in lines[0]
+    assert lines[1].startswith("a run of some length       1 of 144")
+    monkeypatch.delenv("COLUMNS")
+    print_table(["run", "heads removed", "score"], rows)
+    assert len(capsys.readouterr().out.splitlines()) == 3, "a file has a line for each row"
+
+
+def test_a_long_line_with_a_command_is_not_broken(capsys):
+    text = "auber prune --set first.epochs=3 " * 9
+    print_line(Console(stderr=True, width=80, force_terminal=True), text)
+    assert capsys.readouterr().err == f"{text}\n"

@@ -28,6 +28,7 @@ _UNLEARNED = (
     "warning: the fine-tuned model learned nothing, so the choice of what to remove is arbitrary"
 )
 _NO_LIMIT = 10_000  # columns
+_WHOLE_CELL = 40  # columns of a cell that is not wrapped
 _TICK_SECONDS = 5.0
 
 
@@ -156,8 +157,8 @@ class BarProgress(Progress):
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print a text, wrapped between words on a terminal and on one line in a file."""
-    console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+    """Print a text as one line, which a terminal may wrap: commands in it can be copied."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_json(data: Any) -> None:
@@ -165,39 +166,44 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def _open_stdout() -> Console:
+def open_stdout() -> Console:
     """Return a console on stdout; a pipe or file gets unwrapped lines, unless COLUMNS is set."""
-    console = Console()
+    console = Console(highlight=False)
     if console.is_terminal or "COLUMNS" in os.environ:
         return console
-    return Console(width=_NO_LIMIT)
+    return Console(highlight=False, width=_NO_LIMIT)
 
 
 def print_table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
-    """Print a table on stdout, with numbers to the right; words and the first column stay whole."""
+    """Print a table on stdout, with numbers to the right.
+
+    Only cells of many words are wrapped: where the others do not fit, lines are too long.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    console = _open_stdout()
+    console = open_stdout()
     if title is not None:
         console.print(Text(title, "italic"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, cells in enumerate(zip(columns, *rows, strict=True)):
         is_numeric = bool(rows) and all(map(_looks_numeric, cells[1:]))
-        words = cells if index == 0 else " ".join(cells).split()
+        is_whole = index == 0 or max(map(cell_len, cells)) <= _WHOLE_CELL
+        words = cells if is_whole else " ".join(cells).split()
         table.add_column(
             Text(cells[0]),
             justify="right" if is_numeric else "left",
             min_width=max(map(cell_len, words), default=0),
+            no_wrap=is_whole,
         )
     for row in rows:
         table.add_row(*map(Text, row))
-    console.print(table, crop=False)
+    console.print(table, crop=False, no_wrap=True, overflow="ignore")
 
 
 def wrap(text: str, *, first: str = "", later: str = "") -> str:
     """Wrap a text to the terminal between words; `first` and `later` begin the lines."""
-    width = max(_open_stdout().width, len(first) + 20, len(later) + 20)
+    width = max(open_stdout().width, len(first) + 20, len(later) + 20)
     return textwrap.fill(
         text,
         width,

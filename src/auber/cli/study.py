@@ -72,7 +72,10 @@ class Machines:
 @options.grouped
 def command(
     file: Annotated[Path, typer.Argument(metavar="STUDY.TOML", help="The study file.")],
-    out: Annotated[Path, typer.Option(help="The folder to write the runs to.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="The folder to write the runs to.", rich_help_panel="What to run"),
+    ],
     changes: Changes,
     machines: Machines,
     track: options.Track = None,
@@ -107,6 +110,7 @@ def command(
     study = read_study(file)
     study = change_study(study, model=changes.model, seeds=changes.seeds, data=changes.data)
     runs, folder = select_runs(study, changes.only or ()), StudyFolder(out)
+    doubt = _doubt_verdict(study)
     engine = Engine(
         machines.engine or ("local" if machines.jobs is None else "processes"),
         jobs=1 if machines.jobs is None else machines.jobs,
@@ -117,6 +121,8 @@ def command(
     if dry_run:
         with screen.listening(quiet=True, warn=False):
             _show_plan(study, folder, runs, engine, as_json=json)
+        if doubt and not json:
+            print(doubt)
         return
 
     from auber.run.provenance import typed_command
@@ -132,6 +138,8 @@ def command(
             listener = shown = _Screen(bars, pending, clock, engine.jobs)
             if not console.is_terminal:
                 stack.enter_context(screen.ticking(shown.tick))
+            if doubt:
+                shown.say(doubt)
         outcomes = run_study(
             study,
             folder,
@@ -252,6 +260,23 @@ def _count_states(outcomes: Sequence[Outcome]) -> str:
     states = [outcome.state for outcome in outcomes]
     counts = [f"{states.count(state)} {state}" for state in State if state in states]
     return f"{len(outcomes)} runs: {', '.join(counts)}."
+
+
+def _doubt_verdict(study: Study) -> str | None:
+    """Return a warning if even all runs of the study are too few for a verdict."""
+    from auber.metrics.statistics import FEWEST_PAIRS  # imports scipy
+
+    pairs = len(study.seeds) * len(study.tasks)
+    if len(study.methods) < 2 or pairs >= FEWEST_PAIRS:
+        return None
+    found = [
+        f"{len(names)} {name}{'s' if len(names) > 1 else ''}"
+        for names, name in ((study.seeds, "seed"), (study.tasks, "task"))
+    ]
+    return (
+        f"warning: {' of '.join(found)} cannot give a verdict, which takes at least {FEWEST_PAIRS} "
+        "pairs of runs with the same task and seed; add seeds"
+    )
 
 
 def _show_plan(
