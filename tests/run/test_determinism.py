@@ -93,7 +93,7 @@ def test_in_another_process_from_another_folder_with_other_hashes(here, tmp_path
     hashes = (
         "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     )  # here they are drawn, or set by the caller
-    environment = {**os.environ, "PYTHONHASHSEED": hashes, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONHASHSEED": hashes, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     command = [sys.executable, "-c", WORK, str(tmp_path / "work")]
     subprocess.run(command, cwd=elsewhere, env=environment, check=True, timeout=240)
     assert differing(here, left_in(tmp_path / "work")) == []
