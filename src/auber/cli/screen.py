@@ -140,7 +140,7 @@ class BarProgress(Progress):
     def __init__(self, bars: Bars) -> None:
         super().__init__()
         self._bars = bars
-        self._bar = bars.add_task("whole run", total=1.0, note="", left="")
+        self._bar = bars.add_task("whole run", total=1.0, note="  loading", left="")
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
@@ -148,11 +148,12 @@ class BarProgress(Progress):
 
     def _notify(self, method: str, *values: object) -> None:
         steps = f"  {self.done} of {self.total}" if self.total else ""
+        note = f"  {self.stage}{steps}  {self.note}" if self.stage else ""
         self._bars.update(
             self._bar,
             completed=self.share or 0.0,
             left=describe_left(self.seconds_left),
-            note="" if self.stage is None else f"  {self.stage}{steps}  {self.note}",
+            note=note,
         )
 
 
