@@ -131,7 +131,7 @@ def test_without_a_method_heads_and_neurons_go_to_a_half(start):
     assert found.plan.heads
     assert found.plan.neurons
     assert messages.said[0] == (
-        "no size was given, so half of the multiply-adds are kept (--keep 0.5)"
+        "no size was given, so half of the multiply-adds are kept (keep 0.5)"
     )
 
 
@@ -179,7 +179,7 @@ def test_labels_in_another_order_are_refused(tmp_path):
     checkpoint.save(model, tokenizer, tmp_path / "model")
     order = (
         rf": its classifier orders the labels {names[1]}, {names[0]}, the task {names[0]}, "
-        rf"{names[1]}; .*\(--labels {names[1]},{names[0]}\)$"
+        rf"{names[1]}; .*\(labels {names[1]},{names[0]}\)$"
     )
     with pytest.raises(CheckpointError, match=f"^{tmp_path / 'model'}{order}"):
         auber.evaluate(tmp_path / "model", task=TASK, config=CONFIG)

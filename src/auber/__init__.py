@@ -1,6 +1,7 @@
 """Remove the attention heads that a fine-tuned encoder can do without.
 
-Public names are loaded on first use, so importing `auber` is fast.
+Public names are loaded on first use, so importing `auber` is fast. The errors of its functions
+name arguments; those of the modules name options of the command line.
 """
 
 from __future__ import annotations
@@ -54,7 +55,12 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'auber' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    if isinstance(value, type):
+        return value
+    from auber.errors import naming_arguments
+
+    return naming_arguments(value)
 
 
 def __dir__() -> list[str]:

@@ -172,7 +172,7 @@ def _choose_method(
         return make_method(player), None
     if method is not None:
         return get_method(method), None
-    given = {"--heads": heads, "--origin": origin}
+    given = {"heads": heads, "origin": origin}
     return default_method(config, next((k for k, v in given.items() if v is not None), None))
 
 

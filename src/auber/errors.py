@@ -2,12 +2,37 @@
 
 Every message is one line: where, what must hold, what was found and what to do.
 The command line prints an `AuberError` as that line and exits with 2; any other exception is a bug.
+Messages name options of the command line. The functions of the package `auber`, which it does not
+call, raise them with the names of arguments (`naming_arguments`).
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import functools
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# An option that may stand in a message, and what it is in Python where that has another name.
+_OPTION = re.compile(
+    r"'auber [^']*'|--(set (?=[a-z])|(?:allow-upgrade|data|dev|even|group|heads-from|heads|keep"
+    r"|kind|labels|label|method|metric|model|name|origin|out|protocol|resume|seed|text|tolerance|track"
+    r"|train|units)(?![a-z-]))"
+)
+_ARGUMENTS = {
+    "set ": "",
+    "allow-upgrade": "resume='upgrade'",
+    "even": "size.even",
+    "heads-from": "heads",
+    "resume": "resume=True",
+    "tolerance": "size.tolerance",
+    "track": "progress",
+    "units": "size.units",
+}
 
 
 def printable(text: str) -> str:
@@ -45,6 +70,28 @@ class CheckpointError(AuberError, ValueError):
 
 class RunError(AuberError, RuntimeError):
     """A run folder cannot be created, continued or read."""
+
+
+def name_arguments(message: str) -> str:
+    """Return a message with arguments of Python in place of options, but not within commands."""
+    return _OPTION.sub(
+        lambda found: _ARGUMENTS.get(found[1], found[1]) if found[1] else found[0], message
+    )
+
+
+@functools.cache
+def naming_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function whose errors name arguments of Python."""
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
+        try:
+            return function(*arguments, **named)
+        except AuberError as error:
+            error.args = (name_arguments(str(error)),)
+            raise
+
+    return call
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

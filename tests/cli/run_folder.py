@@ -69,7 +69,13 @@ class RunFolder:
         }
         self.write(
             "progress.json",
-            {"time": NOW, "process": here, "share": 0.40625, "stage": current if stage else None},
+            {
+                "time": NOW,
+                "process": here,
+                "share": 0.40625,
+                "seconds_left": 94.0,
+                "stage": current if stage else None,
+            },
         )
 
     def search_layer_1(self) -> None:

@@ -21,10 +21,18 @@ def test_help(run_auber):
     assert code == 0
     for command in app.registered_commands:
         assert f"  {command.name} " in out
+    assert [line for line in out.splitlines() if line.endswith(":")] == [
+        "Options:", "Begin:", "Make a model smaller:", "Measure it:", "Use it elsewhere:",
+        "Follow, report and compare:",
+    ]  # fmt: skip
     code, out, _ = run_auber("prune", "--help")
     example = "auber prune --model bert-base-cased --task mrpc --out runs/mrpc"
     assert example in " ".join(out.split())
     assert "original+tuning" in out
+    assert [line for line in out.splitlines() if line[:1].strip() and line.endswith(":")] == [
+        "Model and result:", "Your data: your own rows, texts without labels, or a known task:",
+        "How small the model becomes:", "How to choose what goes:", "Settings:", "Options:",
+    ]  # fmt: skip
     _, out, err = run_auber()
     assert "Usage" in out + err
     assert run_auber("--version")[:2] == (0, "auber 0.1.0\n")

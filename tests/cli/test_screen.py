@@ -1,11 +1,24 @@
 from __future__ import annotations
 
+import io
 import logging
+import re
+import time
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 
-from auber.cli.screen import describe_result, listening
+from auber.cli import screen
+from auber.cli.screen import (
+    BarProgress,
+    describe_result,
+    listening,
+    make_bars,
+    print_line,
+    print_table,
+)
 from tests.cli.run_folder import RESULT
 
 
@@ -58,3 +71,48 @@ def test_a_warning_is_printed_above_the_bars(monkeypatch, capsys):
         logging.getLogger("auber.data").warning("warning: %d rows", 7)
     shown = capsys.readouterr().err
     assert "\x1b[2Kauber: warning: 7 rows" in shown, "the bar's line is cleared first"
+
+
+def test_a_terminal_has_one_bar_with_the_step_below():
+    console = Console(force_terminal=True, width=80, file=io.StringIO())
+    bars = make_bars(console)
+    progress = BarProgress(bars)
+    progress.plan(2)
+    progress.begin("layer 1: searching", 40)
+    progress.step(20, "best 0.5")
+    with console.capture() as capture:
+        console.print(bars.get_renderable())
+    first, second = Text.from_ansi(capture.get()).plain.splitlines()
+    assert re.fullmatch(r"whole run [━╺]+ +25% 0:00:00 +", first)
+    assert second == "  layer 1: searching  20 of 40  best 0.5"
+
+
+def test_a_log_says_every_half_minute_what_is_under_way(monkeypatch, capsys):
+    monkeypatch.setattr(screen, "_TICK_SECONDS", 0.01)
+    monkeypatch.setattr("auber.system.progress.LOG_INTERVAL", 0.02)
+    with listening(quiet=False) as progress:
+        progress.plan(1)
+        progress.begin("evaluating", 0)
+        time.sleep(0.5)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines.count("evaluating: working (0 % of all)") > 2
+    assert re.fullmatch("took . s in all", lines[-1])
+
+
+def test_only_cells_of_many_words_are_wrapped(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = [["a run of some length", "1 of 144", "85.0 to 93.0"], ["b", "7 of 144", "words " * 9]]
+    print_table(["run", "heads removed", "score"], rows)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0].split("  ")[0] == "run"
+    assert "heads removed" in lines[0]
+    assert lines[1].startswith("a run of some length       1 of 144")
+    monkeypatch.delenv("COLUMNS")
+    print_table(["run", "heads removed", "score"], rows)
+    assert len(capsys.readouterr().out.splitlines()) == 3, "a file has a line for each row"
+
+
+def test_a_long_line_with_a_command_is_not_broken(capsys):
+    text = "auber prune --set first.epochs=3 " * 9
+    print_line(Console(stderr=True, width=80, force_terminal=True), text)
+    assert capsys.readouterr().err == f"{text}\n"

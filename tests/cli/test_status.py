@@ -47,7 +47,7 @@ def test_a_search(searching):
     }  # fmt: skip
     assert (status.progress.stage.done, status.progress.share) == (3, 0.40625)
     assert status.stage_seconds_left == pytest.approx(20 / 3 * 9 - 4)
-    assert status.layers_seconds_left == 30
+    assert status.seconds_left == 94 - 4
     assert [(layer.state, layer.removed) for layer in status.layers] == [
         ("decided", (1, 3)), ("searching", ()), ("open", ()),
     ]  # fmt: skip

@@ -54,6 +54,18 @@ def test_plan_do_and_skip(call, file, tmp_path, monkeypatch):
     assert runs[0]["dev"] == runs[1]["dev"]
 
 
+def test_too_few_seeds_for_a_verdict_are_announced_first(call, tmp_path):
+    study = tiny_study(methods=["original", "original+tuning"], seeds=[0, 1])
+    (tmp_path / "two.toml").write_text(study.to_toml())
+    _, out, _ = call(tmp_path / "two.toml", "--dry-run")
+    assert out.splitlines()[-1] == (
+        "warning: 2 seeds of 1 task cannot give a verdict, which takes at least 3 pairs of runs "
+        "with the same task and seed; add seeds"
+    )
+    _, out, _ = call(tmp_path / "two.toml", "--dry-run", "--seeds", "0,1,2")
+    assert "verdict" not in out
+
+
 def test_a_failure_is_printed_and_the_exit_code_is_1(call, file, monkeypatch):
     monkeypatch.setattr(api, "finetune", None)
     code, out, err = call(file, "--seeds", "0")

@@ -156,7 +156,7 @@ def joined(tokenizer, ids):
 
 
 def test_a_words_tag_is_at_its_first_token(tokenizer):
-    rows = encode_words(tokenizer, WORDS, 64, NAMES)
+    rows = encode_words(tokenizer, WORDS, 64, NAMES, "words")
     for row, (words, tags) in enumerate(zip(WORDS.words, WORDS.labels, strict=True)):
         ids, placed = rows.input_ids[row], rows[row]["labels"]
         assert [tag for tag in placed if tag != NO_TAG] == list(tags)
@@ -170,12 +170,12 @@ def test_a_words_tag_is_at_its_first_token(tokenizer):
 
 def test_words_that_are_cut_off_are_counted(caplog):
     with caplog.at_level(logging.WARNING):
-        rows = encode_words(tiny_tokenizer(), WORDS, 5, NAMES)
+        rows = encode_words(tiny_tokenizer(), WORDS, 5, NAMES, "a.conll")
     assert rows.lengths == [5, 5]
     assert [tag for tag in rows[0]["labels"] if tag != NO_TAG] == [0, 1, 2]
     assert caplog.messages == [
-        "2 of 7 words have no token within max_length 5 and are neither learned nor scored; "
-        "raise max_length"
+        "warning: a.conll: 2 of 7 words have no token within max_length 5 and are neither learned "
+        "nor scored; raise max_length"
     ]
 
 
@@ -220,7 +220,7 @@ def test_tokenizers_that_cannot_be_used_are_refused():
     slow = SimpleNamespace(pad_token_id=0, is_fast=False)
     message = "^the tokenizer SimpleNamespace does not report which characters a token stands for, "
     with pytest.raises(ModelError, match=message):
-        encode_words(slow, WORDS, 8, NAMES)
+        encode_words(slow, WORDS, 8, NAMES, "words")
     with pytest.raises(ModelError, match=message):
         encode_questions(slow, ASKED, 8, "qa")
     unpadded = SimpleNamespace(pad_token_id=None)

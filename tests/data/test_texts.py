@@ -49,7 +49,7 @@ def test_a_query_is_on_one_side(group, shared, caplog):
     assert len(task.train) + len(task.dev) == 200
     assert not set(task.train.first) & set(task.dev.first)
     assert (task.groups is None) == (group is None)
-    warned = "a second text may be on both sides; name what belongs together with --group"
+    warned = "a second text may be on both sides; name what belongs together (group)"
     assert (warned in caplog.text) == (shared and group is None)
 
 

@@ -102,12 +102,23 @@ def test_a_regression_metric_reads_numbers(metric):
     assert (data.train.labels, data.dev.labels, data.metric) == ((1.0, 2.5), (-100.0,), metric)
 
 
+def test_many_classes_that_are_numbers_are_doubted(caplog):
+    rows = [{"text": f"row {row}", "label": row / 4} for row in range(30)]
+    make_task([{**row, "label": str(row["label"])} for row in rows], rows[:1], metric="accuracy")
+    (doubt,) = (text for text in caplog.messages if "numbers" in text)
+    assert doubt == (
+        "warning: the 30 rows of train have 30 classes, all of them numbers; to predict numbers, "
+        "choose the metric (--metric) pearson or spearman"
+    )
+
+
 def test_tagged_words(tmp_path):
     file = tmp_path / "train.conll"
     file.write_text("EU NNP B-ORG\nrejects VBZ O\n\nPeter NNP B-ORG\n")
     task = make_task(file, TAGGED, kind="tokens")
     train = WordRows((("EU", "rejects"), ("Peter",)), ((1, 0), (1,)))
     assert task == TaskData("own", train, train, ("O", "B-ORG", "I-ORG"), "entity_f1")
+    assert (task.place("train"), task.place("dev")) == (str(file), "own: dev")
     renamed = [{"words": row["tokens"], "ner": row["tags"]} for row in TAGGED]
     assert make_task(renamed, renamed, kind="tokens", text="words", label="ner") == task
     ordered = make_task(TAGGED, TAGGED, kind="tokens", labels=["I-ORG", "B-ORG", "O"])

@@ -34,6 +34,7 @@ def _tags(model: Any, sentences: list[list[str]]) -> list[list[str]]:
         WordRows(tuple(map(tuple, sentences)), unknown),
         model.config.max_position_embeddings,
         names,
+        "snippets",
     )
     tags = predict(model, rows)[rows.truth(torch.device("cpu")).places].argmax(-1).tolist()
     return [[names[tags.pop(0)] for _ in words] for words in sentences]

@@ -13,12 +13,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import auber
 from auber.errors import CheckpointError
 from auber.models import checkpoint
 from auber.models.encoders import encoder_of
 from auber.models.legacy import import_model
 from auber.models.plan import PruningPlan
 from auber.models.remote_code import modeling_auber
+from tests.small import small_config
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "v4"
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text())
@@ -98,6 +100,27 @@ def test_a_folder_that_needs_no_import(old, tmp_path):
     message = "old: its config.json must record pruned_heads, as transformers 4 does, found none; a"
     with pytest.raises(CheckpointError, match=message):
         import_model(old, tmp_path / "other")
+
+
+def test_heads_that_the_config_does_not_record_name_the_import(old):
+    config = json.loads((old / "config.json").read_text())
+    del config["pruned_heads"]
+    (old / "config.json").write_text(json.dumps(config))
+    message = (
+        r"old: .*weight.* must have the shapes that config.json records, found others; if "
+        r"transformers 4 pruned heads, restore pruned_heads in config.json and run 'auber import'"
+    )
+    with pytest.raises(CheckpointError, match=message):
+        checkpoint.load(old)
+
+
+def test_a_pruned_model_of_transformers_4_can_be_pruned_further(old):
+    rows = [{"text": f"the film is good {row}", "label": str(row % 3)} for row in range(30)]
+    config = small_config(first__when="never", last__epochs=0)
+    pruned = auber.prune(
+        old, task=auber.make_task(rows, rows), method="fisher", keep=0.45, config=config
+    )
+    assert pruned.result["remaining"]["multiply_adds"] <= 0.45
 
 
 def test_the_command(run_auber, tmp_path, old):

@@ -8,6 +8,7 @@ import torch
 import auber
 from auber.errors import ModelError
 from auber.run.folder import Run
+from auber.system.progress import Progress
 from tests.small import small_config, small_start, small_task
 
 
@@ -37,6 +38,37 @@ def test_only_the_layers_named_are_searched(order, expected, searched, tmp_path)
     assert searched == ["first", *(f"layer-{layer:02}" for layer in expected), "last"]
     assert outcome.plan.heads.get(1, ()) == ()
     assert outcome.result["config"]["search.layers"] == "0,2"
+
+
+class Shares(Progress):
+    """Note how much of a run is done whenever a stage ends."""
+
+    def __init__(self):
+        super().__init__()
+        self.shares = []
+
+    def end(self):
+        super().end()
+        self.shares.append((self.share, self.planned))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"search__layers": "0,2"},
+        {"protocol": "crossfit", "reward__folds": 2, "search__prior": "voita"},
+        {"protocol": "crossfit", "reward__folds": 2, "layer__epochs": 0, "search__heads": 2},
+    ],
+)
+def test_progress_only_grows_and_counts_every_stage(changes):
+    progress = Shares()
+    config = small_config(**changes)
+    start = small_start()
+    auber.prune(*start, task=small_task(), method="greedy", config=config, progress=progress)
+    shares, planned = zip(*progress.shares, strict=True)
+    assert sorted(shares) == list(shares)
+    assert shares[-1] == 1
+    assert set(planned) == {progress.finished}
 
 
 def test_a_ranking_that_runs_out_of_memory_says_so(monkeypatch, tmp_path):

@@ -97,7 +97,7 @@ def test_a_model_that_has_lost_heads_has_no_origin_with_the_same(places):
     for place in (start.parent / "run", start.parent / "run" / "model"):
         message = (
             f"^{place}: has lost heads already, and fold models are trained from a model with "
-            f"the same heads .*; choose --protocol seen$"
+            f"the same heads .*; choose protocol seen$"
         )
         with pytest.raises(ConfigError, match=message):
             auber.prune(place, task=TASK, config=CONFIG, out=start.parent / "again")
@@ -107,7 +107,7 @@ def test_a_live_model_has_no_place(tmp_path):
     auber.finetune(*small_start(), task=TASK, config=CONFIG, out=tmp_path / "start")
     message = (
         f"^{tmp_path / 'start'}: does not record what it was tuned from, which fold models are "
-        f"trained from: name it with --origin, or choose"
+        f"trained from: name it with origin, or choose"
     )
     with pytest.raises(ConfigError, match=message):
         prune(tmp_path / "start")
@@ -130,11 +130,11 @@ def test_a_model_that_has_seen_rows_is_no_origin(places):
     _, start = places
     for origin in (start, start / "model"):
         with pytest.raises(
-            RunError, match=f"^{origin}: {SEEN}; give --origin the model that it started from$"
+            RunError, match=f"^{origin}: {SEEN}; give origin the model that it started from$"
         ):
             prune(start, origin=origin)
     for model in (start, start / "model"):
-        with pytest.raises(RunError, match=f"^{model}: {SEEN}; give --model what it started from$"):
+        with pytest.raises(RunError, match=f"^{model}: {SEEN}; give model what it started from$"):
             auber.prune(model, task=TASK, config=CONFIG.replace({"first.when": "always"}))
     assert not (start.parent / "run").exists()
 
@@ -162,7 +162,7 @@ def test_an_origin_that_a_run_was_not_tuned_from_is_refused(places):
     message = (
         f"^{start.parent / 'other' / 'encoder'}: the origin must have the weights that "
         f"{start} was tuned from, found others; "
-        "give what it was tuned from, or choose --protocol seen$"
+        "give what it was tuned from, or choose protocol seen$"
     )
     with pytest.raises(ConfigError, match=message):
         prune(start, origin=start.parent / "other" / "encoder")
@@ -209,7 +209,7 @@ def test_a_control_is_not_begun_with_a_start_that_held_rows_out(places, tmp_path
     auber.finetune(encoder, task=TASK, config=HELD, out=start)
     message = (
         f"^{start}: is tuned without the rows held out, and method 'original' has them from the "
-        f"start; give --model what it was tuned from$"
+        f"start; give model what it was tuned from$"
     )
     with pytest.raises(ConfigError, match=message):
         auber.prune(start, task=TASK, method="original", config=HELD)

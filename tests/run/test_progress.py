@@ -9,7 +9,7 @@ import pytest
 
 from auber.run.files import read_json
 from auber.run.folder import Run
-from auber.run.progress import FolderProgress, Forecast
+from auber.run.progress import FolderProgress
 from auber.run.records import RunIdentity
 from auber.system.locks import start_of
 from tests.small import small_config
@@ -125,17 +125,3 @@ def test_a_place_that_cannot_be_written_costs_one_warning_and_no_run(run, monkey
     assert record.getMessage().startswith(
         "progress.json: cannot be written ([Errno 28] No space left on device); 'auber"
     )
-
-
-def test_the_time_left_is_told_once_by_the_speed_of_the_first_steps():
-    clock, told = Clock(), []
-    forecast = Forecast(told.append, clock)
-    forecast.plan(2)
-    forecast.weigh([100.0, 300.0])
-    forecast.begin("first tuning", 50)
-    clock.now += 60  # imports
-    for step in range(1, 11):
-        forecast.step(step)
-        clock.now += 2
-    # Two steps are measured, of half a percent of the work and 2 seconds each.
-    assert told == ["this takes about 7 min more, by the speed of the first steps"]

@@ -292,10 +292,12 @@ def test_a_tolerance_chooses_a_size(start, tolerance):
 
 def test_a_tolerance_names_what_it_lacks(start):
     with pytest.raises(
-        TaskError, match=r"^--tolerance 1 needs 300 rows held out of train, and .*60"
+        TaskError, match=r"^size.tolerance 1 needs 300 rows held out of train, and .*60"
     ):
         prune(start, "refused", config=CONFIG.replace({"size.tolerance": 1.0}))
-    with pytest.raises(ConfigError, match="^method 'auber' decides .* leave out --tolerance, or"):
+    with pytest.raises(
+        ConfigError, match="^method 'auber' decides .* leave out size.tolerance, or"
+    ):
         prune(start, "refused", "auber", config=CONFIG.replace({"size.tolerance": 10.0}))
     with pytest.raises(ConfigError, match="^out: several sizes need a folder, found none; give "):
         auber.prune(start, task=TASK, method="fisher", keep=[0.8, 0.5], config=CONFIG)
@@ -308,7 +310,7 @@ def test_a_start_that_may_have_seen_the_held_out_rows_is_said(start):
     config = CONFIG.replace({"size.tolerance": 10.0})
     request_pruning(start, None, method=get_method("fisher"), config=config, **options)
     assert len(messages.said) == 1
-    assert "may have seen the rows held out for --tolerance" in messages.said[0]
+    assert "may have seen the rows held out for the tolerance" in messages.said[0]
     unseen = start.parent / "unseen"
     auber.finetune(*small_start(), task=TASK, config=config, out=unseen)
     request_pruning(unseen, None, method=get_method("fisher"), config=config, **options)
@@ -320,39 +322,37 @@ def test_half_is_the_default_size(start):
     options = {"task": TASK, "heads": None, "origin": None, "progress": messages}
     request = request_pruning(start, None, method=get_method("random"), config=CONFIG, **options)
     assert request.config.size.keep == 0.5
-    assert messages.said == [
-        "no size was given, so half of the multiply-adds are kept (--keep 0.5)"
-    ]
+    assert messages.said == ["no size was given, so half of the multiply-adds are kept (keep 0.5)"]
 
 
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        ("fisher", {"keep": 0}, "^--keep must be a share of the encoder's multiply-adds, above 0 "),
+        ("fisher", {"keep": 0}, "^keep must be a share of the encoder's multiply-adds, above 0 "),
         ("fisher", {"keep": 1.5}, "above 0 and at most 1, found 1.5; give one such as 0.5$"),
         ("fisher", {"keep": [0.5, 2]}, r"at most 1, found \[0.5, 2\]; give one such as 0.5$"),
         ("fisher", {"keep": "half"}, "at most 1, found 'half'; give one such as 0.5$"),
         (
             "fisher",
             {"keep": 0.1},
-            r"^--keep must be at least 0.\d+ \(one head and 8 neurons stay in each layer\), found",
+            r"^keep must be at least 0.\d+ \(one head and 8 neurons stay in each layer\), found",
         ),
         (
             "fisher",
             {"keep": 0.5, "heads": 3},
-            "^--keep 0.5 and a number of heads exclude each other; give --keep, --heads or ",
+            "^keep 0.5 and a number of heads exclude each other; give one of them$",
         ),
         (
             "auber",
             {"keep": 0.5},
-            "^method 'auber' decides by its rewards how many heads go; leave out --keep, or choose "
-            "--method random, michel, fisher, exchange, voita$",
+            "^method 'auber' decides by its rewards how many heads go; leave out keep, or choose "
+            "method random, michel, fisher, exchange, voita$",
         ),
-        ("original", {"keep": 0.5}, "^method 'original' removes nothing; leave out --keep$"),
+        ("original", {"keep": 0.5}, "^method 'original' removes nothing; leave out keep$"),
         (
             "confidence",
             {"keep": 0.5},
-            "^method 'confidence' ranks heads only; add --units heads, or choose another method$",
+            "^method 'confidence' ranks heads only; add size.units heads, or choose another m",
         ),
     ],
 )

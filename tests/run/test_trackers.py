@@ -197,7 +197,7 @@ def test_a_tracker_that_cannot_be_opened_is_an_error_before_any_work(other, tmp_
     tracker.start.side_effect = OSError("no connection\nto the server")
     message = (
         r"^tracker other: cannot be opened \(OSError: no connection\); correct that or "
-        r"leave out --track other, then continue with --resume$"
+        r"leave out progress other, then continue with resume=True$"
     )
     with pytest.raises(RunError, match=message):
         prune(tmp_path / "run", progress=["other"])

@@ -25,15 +25,6 @@ SPLITS = Splits(
 )
 
 
-class Skips(Progress):
-    def __init__(self):
-        super().__init__()
-        self.skipped = 0
-
-    def skip(self, stages):
-        self.skipped += stages
-
-
 @pytest.fixture
 def heard(monkeypatch):
     calls = []
@@ -48,13 +39,13 @@ def heard(monkeypatch):
     return calls
 
 
-def made(progress=None, fold=None):
+def made(fold=None):
     job = SimpleNamespace(
         config=small_config(),
         hardware=cpu(),
         task=SimpleNamespace(metric="accuracy", is_answered=False),
     )
-    return Tunings(job, small_rows(12), SPLITS, progress or Skips(), fold)
+    return Tunings(job, small_rows(12), SPLITS, Progress(), fold)
 
 
 def test_the_tunings_of_a_run_in_their_order(heard):
@@ -81,15 +72,13 @@ def test_a_fold_model_has_the_same_without_its_fold(heard):
 
 
 def test_where_no_row_is_left_nothing_is_tuned_or_watched(heard):
-    progress = Skips()
-    reports = made(progress, fold=2).run_all("fold model", [0, 1])
+    reports = made(fold=2).run_all("fold model", [0, 1])
     assert [call[1:5] for call in heard] == [
         ("scout-2/first/tuning", 8, "FirstTuning", None),
         ("scout-2/layer-00/tuning", 2, "LayerTuning", None),
         ("scout-2/last/tuning", 8, "LastTuning", None),
     ]
     assert [report.steps for report in reports] == [1, 1, 0, 1]
-    assert progress.skipped == 1
 
 
 def test_the_first_on_other_rows(heard):

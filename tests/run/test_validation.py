@@ -42,15 +42,15 @@ def searched(start):
         (
             {"method": "confidence"},
             ConfigError,
-            "method .confidence. must be given what to remove; give --keep SHARE, ",
+            "method .confidence. must be given what to remove; give keep SHARE, ",
         ),
         (
             {"method": "random", "heads": 10},
             ConfigError,
-            r"--heads must be from 0 to 9 \(one head stays in each layer\), found 10",
+            r"heads must be from 0 to 9 \(one head stays in each layer\), found 10",
         ),
-        ({"method": "random", "heads": -1}, ConfigError, "--heads must be 0 or more, found -1"),
-        ({"method": "random", "heads": True}, ConfigError, "--heads must be a whole number, found"),
+        ({"method": "random", "heads": -1}, ConfigError, "heads must be 0 or more, found -1"),
+        ({"method": "random", "heads": True}, ConfigError, "heads must be a whole number, found"),
         ({"method": "original", "heads": 5}, ConfigError, "method 'original' removes no heads; "),
         ({"method": "random", "heads": "nowhere"}, RunError, "nowhere: not a run's folder"),
         ({"task": "mprc"}, TaskError, "Unknown task 'mprc'. Did you mean 'mrpc'?"),
@@ -147,7 +147,7 @@ TRAINED = {"first__when": "never"}
         ({"search__heads": 10}, r"search.heads must be from 0 to 9 \(one head stays in each of "),
         ({"search__heads": 4, "search__layers": "1"}, "search.heads must be from 0 to 3 "),
         ({"heads": 11}, "search.heads must be from 0 to 9 "),
-        ({"heads": 0}, "--heads must be at least 1 for a search, found 0; leave it out, and the "),
+        ({"heads": 0}, "heads must be at least 1 for a search, found 0; leave it out, and the "),
     ],
 )
 def test_what_fold_models_cannot_have(arguments, message, tmp_path):
@@ -173,7 +173,7 @@ def test_a_fine_tuned_model_needs_no_origin():
     assert request.pretrained is not request.start.model
     assert messages.said == [
         "warning: BertForSequenceClassification is fine-tuned and may have seen the rows that "
-        "rewards come from, so rewards may be too optimistic; --origin names the model behind it, "
+        "rewards come from, so rewards may be too optimistic; origin names the model behind it, "
         "if known"
     ]
 
@@ -188,11 +188,11 @@ def test_an_origin_of_another_build(tmp_path):
 
 @pytest.mark.parametrize(
     ("protocol", "remedy"),
-    [("seen", "set protocol=crossfit and give --heads"), ("crossfit", "give --heads")],
+    [("seen", "set protocol=crossfit and give heads"), ("crossfit", "give heads")],
 )
 def test_a_search_takes_no_number_from_another_run(start, searched, protocol, remedy):
     message = (
-        "^--heads-from is for methods that take the number of heads to remove, and 'auber' "
+        "^heads is for methods that take the number of heads to remove, and 'auber' "
         f"decides it; leave it out, or {remedy}$"
     )
     config = small_config(protocol=protocol)
@@ -227,7 +227,7 @@ def test_a_run_with_other_tunings(searched, start, key, value, method):
     was = CONFIG.flat()[key]
     message = (
         rf"auber: has {key} = {was}, this run {value}; a run is compared only with the same "
-        rf"tuning: give --set {key}={was}$"
+        rf"tuning: give {key}={was}$"
     )
     config = CONFIG.replace({key: value})
     with pytest.raises(RunError, match=message):

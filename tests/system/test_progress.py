@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import logging
 
+import pytest
+
 import auber
 from auber.system.progress import LogProgress, Progress
 from tests.small import small_config, small_start, small_task
@@ -21,7 +23,7 @@ def test_the_share_counts_work():
     assert progress.share == 0.55
     progress.end()
     progress.skip(1)
-    assert (progress.share, progress.finished, progress.planned) == (70 / 90, 2, 3)
+    assert (progress.share, progress.finished, progress.planned) == (70 / 90, 3, 4)
     progress.end()
     assert progress.share == 1
     progress.begin("one too many", 1)
@@ -31,24 +33,49 @@ def test_the_share_counts_work():
     assert progress.share is None, "there is no work"
 
 
-def test_each_stage_is_logged_and_a_long_one_once_a_minute(caplog):
+def test_the_time_left_is_that_of_all_stages_by_the_pace_since_the_first_step():
+    now = [0.0]
+    progress = Progress(timer=lambda: now[0])
+    progress.plan(3)
+    progress.weigh([100.0, 300.0, 500.0])
+    progress.begin("first tuning", 50)
+    now[0] = 60.0  # imports
+    progress.step(1)
+    assert progress.seconds_left is None
+    now[0] = 70.0
+    progress.step(6)
+    assert progress.seconds_left == 10 / 10 * (900 - 12)
+    progress.step(50)
+    progress.end()
+    progress.skip(1)
+    assert progress.seconds_left == pytest.approx(10 / 98 * 500), "skipped stages take no time"
+
+
+def test_a_log_has_a_line_for_each_stage_and_every_half_minute(caplog):
     caplog.set_level(logging.INFO, "auber.system.progress")
     now = [0.0]
     progress = LogProgress(timer=lambda: now[0])
+    now[0] = 31.0
+    progress.tick()
     progress.plan(4)
     progress.skip(1)
     progress.say("5 rows are cut")
     progress.begin("training gates", 100)
-    for second in range(0, 200, 10):
-        now[0] = float(second)
-        progress.step(second // 4)
+    for second in range(0, 100, 10):
+        now[0] = 31.0 + second
+        progress.step(second)
     progress.end()
+    for _ in range(10):
+        now[0] += 5.0
+        progress.tick()
     assert caplog.messages == [
+        "between stages: working",
         "5 rows are cut",
-        "training gates: 15 of 100 steps, about 6 min left",
-        "training gates: 30 of 100 steps, about 5 min left",
-        "training gates: 45 of 100 steps, about 4 min left",
-        "training gates: 3 min (stage 1 of 3)",
+        "training gates: 30 of 100 steps (10 % of all, about 4 min left)",
+        "training gates: 60 of 100 steps (20 % of all, about 4 min left)",
+        "training gates: 90 of 100 steps (30 % of all, about 4 min left)",
+        "training gates: 90 s (33 % of all, about 3 min left)",
+        "between stages: working (33 % of all, about 4 min left)",
     ]
 
 
@@ -68,4 +95,4 @@ def test_a_run_without_a_listener_is_logged(caplog):
         "last tuning",
         "evaluating",
     ]
-    assert caplog.messages[-1].endswith(" s (stage 3 of 3)")
+    assert caplog.messages[-1].endswith(" s (100 % of all)")

@@ -15,7 +15,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -51,6 +51,14 @@ class Terminated(KeyboardInterrupt):
 
 class Commands(TyperGroup):
     """The commands of the program, each of which can be stopped."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands into the help text, by goal."""
+        for goal, names in _GOALS.items():
+            with formatter.section(goal):
+                formatter.write_dl(
+                    [(name, self.commands[name].get_short_help_str(80)) for name in names]
+                )
 
     def invoke(self, ctx: Any) -> Any:  # the class of the context depends on the version of typer
         """Run a command; if it is stopped, print how to continue."""
@@ -90,27 +98,26 @@ app = typer.Typer(
     cls=Commands,
     name="auber",
     help="Make a fine-tuned encoder smaller and faster: prune attention heads and neurons.",
-    epilog="Start with 'auber demo'; it downloads nothing.",
+    epilog="Start with 'auber demo', which downloads nothing. Options: 'auber prune --help'.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for name, command in (
-    ("demo", demo.command),
-    ("prune", prune.command),
-    ("finetune", finetune.command),
-    ("evaluate", evaluate.command),
-    ("export", export.command),
-    ("import", imports.command),
-    ("speed", speed.command),
-    ("study", study.command),
-    ("report", report.command),
-    ("watch", watch.command),
-    ("list", list.command),
-    ("doctor", doctor.command),
-):
-    app.command(name, cls=options.Command)(command)
+_GOALS: dict[str, dict[str, Callable[..., None]]] = {
+    "Begin": {"demo": demo.command, "doctor": doctor.command, "list": list.command},
+    "Make a model smaller": {"prune": prune.command, "finetune": finetune.command},
+    "Measure it": {"evaluate": evaluate.command, "speed": speed.command},
+    "Use it elsewhere": {"export": export.command, "import": imports.command},
+    "Follow, report and compare": {
+        "watch": watch.command,
+        "report": report.command,
+        "study": study.command,
+    },
+}
+for goal, commands in _GOALS.items():
+    for name, command in commands.items():
+        app.command(name, cls=options.Command, rich_help_panel=goal)(command)
 
 
 @app.callback(invoke_without_command=True)

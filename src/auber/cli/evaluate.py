@@ -33,8 +33,9 @@ def command(
 
     Example: auber evaluate runs/mrpc --task mrpc --json
 
-    Your own rows: auber evaluate runs/own --dev test.csv --text q1,q2 --label y   (classes are
-    those of the model or of --train; metric, type and maximum length are those of the run)
+    Your own rows: auber evaluate runs/own --dev test.csv --text q1,q2 --label y
+
+    Classes are those of the model or of --train; metric, type and maximum length those of the run.
     """
     from auber import api
     from auber.data import TASKS

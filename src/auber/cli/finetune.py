@@ -47,7 +47,7 @@ def command(
     Give the run to 'auber prune --model RUN'. Under protocol heldout the reward rows are left out
     of the fine-tuning.
 
-    Example: auber finetune --model bert-base-cased --task rte --out runs/rte-start
+    Example: auber finetune --model bert-base-cased --task rte --out runs/start
     """
     from auber import api
     from auber.run import provenance

@@ -79,10 +79,10 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _under(heading: str, annotation: Any) -> Any:
-    """Return the annotation of an option that `--help` shows under a heading."""
+    """Return the annotation of an option for `--help`: under a heading, unless it has its own."""
     kind, option = get_args(annotation)
     option = copy.copy(option)
-    option.rich_help_panel = heading.rstrip(".")
+    option.rich_help_panel = option.rich_help_panel or heading.rstrip(".")
     return Annotated[kind, option]
 
 
@@ -97,13 +97,14 @@ class Command(TyperCommand):
             heading = getattr(option, "rich_help_panel", None)
             record = option.get_help_record(ctx)
             if record is not None:
-                heading = heading or ("Arguments" if is_argument else "Options")
+                heading = heading or ("Arguments" if is_argument else _OTHERS)
                 sections.setdefault(heading, []).append(record)
-        for heading, records in sections.items():
+        for heading, records in sorted(sections.items(), key=lambda each: each[0] == _OTHERS):
             with formatter.section(heading):
                 formatter.write_dl(records)
 
 
+_OTHERS = "Options"  # the heading of those that come last
 _LABELLED = {name: each for name, each in TASK_TYPES.items() if each.label}
 
 
@@ -124,13 +125,17 @@ Text = Annotated[
     str | None,
     typer.Option(help=f"The text column, or two separated by a comma. {_by_type('text')}"),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the stopped run in --out.")]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Continue the stopped run in --out.", rich_help_panel=_OTHERS),
+]
 AllowUpgrade = Annotated[
     bool,
     typer.Option(
         "--allow-upgrade",
         help="Also continue runs that other versions of auber, torch or transformers began; "
         "numbers may differ.",
+        rich_help_panel=_OTHERS,
     ),
 ]
 Track = Annotated[
@@ -139,6 +144,7 @@ Track = Annotated[
         metavar="TRACKER",
         help="Also log to tensorboard, mlflow, wandb, ...; may be repeated. Files go to RUN/track.",
         autocompletion=complete(dict.fromkeys(TRACKERS, "")),
+        rich_help_panel=_OTHERS,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
@@ -147,10 +153,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress on stderr
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Model and run."""
+    """Model and result."""
 
     model: Annotated[str, typer.Option(help="A model folder, a hub name or a finished run.")]
-    out: Annotated[Path, typer.Option(help="The folder to write the run to.")]
+    out: Annotated[Path, typer.Option(help="The folder of the run: model, result and records.")]
     resume: Resume = False
     allow_upgrade: AllowUpgrade = False
     track: Track = None
@@ -172,16 +178,8 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Data: a known task, or your own rows."""
+    """Your data: your own rows or a known task."""
 
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="A known task; 'auber list tasks' shows them.",
-            autocompletion=complete({name: task.doc for name, task in TASKS.items()}),
-        ),
-    ] = None
-    data: Data = None
     train: Annotated[
         Path | None,
         typer.Option(
@@ -193,17 +191,6 @@ class Rows:
         Path | None,
         typer.Option(help="Your own rows to evaluate on. [default: a fifth of --train, set aside]"),
     ] = None
-    name: Annotated[
-        str | None, typer.Option(help="The name of your rows in reports. [default: own]")
-    ] = None
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            help=f"The task type. {'; '.join(f'{n}: {each.doc}' for n, each in _LABELLED.items())}"
-            ". [default: that of --metric, else sequence]",
-            autocompletion=complete({name: each.doc for name, each in _LABELLED.items()}),
-        ),
-    ] = None
     text: Text = None
     label: Annotated[str | None, typer.Option(help=f"The label column. {_by_type('label')}")] = None
     labels: Annotated[
@@ -214,6 +201,14 @@ class Rows:
             "--train, sorted]",
         ),
     ] = None
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help=f"The task type. {'; '.join(f'{n}: {each.doc}' for n, each in _LABELLED.items())}"
+            ". [default: that of --metric, else sequence]",
+            autocompletion=complete({name: each.doc for name, each in _LABELLED.items()}),
+        ),
+    ] = None
     metric: Annotated[
         str | None,
         typer.Option(
@@ -221,6 +216,17 @@ class Rows:
             f"make it a regression. {_by_type('metric')}"
         ),
     ] = None
+    name: Annotated[
+        str | None, typer.Option(help="The name of your rows in reports. [default: own]")
+    ] = None
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="A known task; 'auber list tasks' shows them.",
+            autocompletion=complete({name: task.doc for name, task in TASKS.items()}),
+        ),
+    ] = None
+    data: Data = None
 
     def load(self, seed: int, progress: Progress) -> TaskData:
         """Return the rows; report if dev rows are set aside from those of --train."""
@@ -275,7 +281,7 @@ class Rows:
 
 @dataclass(frozen=True, kw_only=True)
 class RowsOrTexts(Rows):
-    """Data: a known task, your own rows, or texts without labels."""
+    """Your data: your own rows, texts without labels, or a known task."""
 
     texts: Annotated[
         Path | None,

@@ -14,21 +14,14 @@ from auber.errors import ConfigError
 from auber.search.registry import METHODS, default_method, get_method
 
 _TEACHER = 0.5  # weight of the unpruned model's outputs, the labels have the rest
+_CHOICE = "How to choose what goes"  # the heading of some options
 _SIZED = ", ".join(method.name for method in METHODS.values() if method.removes_neurons)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
-    """What to remove, and how to choose it."""
+    """How small the model becomes."""
 
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help=f"One of: {', '.join(METHODS)}. 'auber list methods' describes them. [default: "
-            f"{PRESETS['default'].method}, or that of --preset]",
-            autocompletion=options.complete({name: each.doc for name, each in METHODS.items()}),
-        ),
-    ] = None
     keep: Annotated[
         str | None,
         typer.Option(
@@ -57,26 +50,6 @@ class Removal:
             "extra code.",
         ),
     ] = False
-    heads: Annotated[
-        int | None,
-        typer.Option(
-            help="The number of heads to remove: for ranking methods, and for a search under "
-            "protocol crossfit."
-        ),
-    ] = None
-    heads_from: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN", help="Remove as many heads as this run, with the same fine-tuning."
-        ),
-    ] = None
-    player: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:NAME",
-            help="Your own player in place of --method: a class or an object with choose_layer.",
-        ),
-    ] = None
     teacher: Annotated[
         bool,
         typer.Option(
@@ -85,12 +58,46 @@ class Removal:
             f"teacher.outputs={_TEACHER:g}).",
         ),
     ] = False
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=f"One of: {', '.join(METHODS)}. 'auber list methods' describes them. [default: "
+            f"{PRESETS['default'].method}, or that of --preset]",
+            autocompletion=options.complete({name: each.doc for name, each in METHODS.items()}),
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None
+    player: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:NAME",
+            help="Your own player in place of --method: a class or an object with choose_layer.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None
+    heads: Annotated[
+        int | None,
+        typer.Option(
+            help="The number of heads to remove: for ranking methods, and for a search under "
+            "protocol crossfit.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None
+    heads_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Remove as many heads as this run did, with the same fine-tuning.",
+            rich_help_panel=_CHOICE,
+        ),
+    ] = None
     origin: Annotated[
         str | None,
         typer.Option(
             metavar="MODEL",
             help="The pretrained model that a fine-tuned --model comes from (protocol crossfit); "
             "not needed for a run of 'auber finetune'.",
+            rich_help_panel=_CHOICE,
         ),
     ] = None
 
@@ -139,17 +146,16 @@ def command(
 ) -> None:
     """Remove what a model can do without, and fine-tune what is left.
 
-    A pretrained model is fine-tuned on the task first; a fine-tuned one is used as it is. The
-    pruned model is saved in OUT/model: load it with auber.load("OUT/model"). A run that was stopped
-    continues with --resume.
+    Half of the encoder's work remains, or the share of --keep. A pretrained model is fine-tuned on
+    the task first; a fine-tuned one is used as it is. The pruned model is saved in OUT/model: load
+    it with auber.load("OUT/model"). A run that was stopped continues with --resume. Examples:
 
-    Example: auber prune --model bert-base-cased --task mrpc --out runs/mrpc
-
-    Your own tagged words: auber prune --model DIR --train a.conll --dev b.conll --kind tokens --out
-    runs/ner
-
-    Without labels: auber prune --model DIR --texts pairs.csv --text query,passage --out runs/fast
-    """
+    \b
+    auber prune --model bert-base-cased --task mrpc --out runs/mrpc
+    auber prune --model DIR --train a.csv --dev b.csv --keep 0.5 --out runs/mine
+    auber prune --model DIR --train a.conll --kind tokens --out runs/ner
+    auber prune --model DIR --texts pairs.csv --text query,passage --out runs/fast
+    """  # noqa: D301
     from auber import api
     from auber.run import provenance
 

@@ -6,7 +6,9 @@ import json
 import logging
 import os
 import textwrap
+import time
 from contextlib import contextmanager
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -14,26 +16,29 @@ from rich.console import Console
 
 from auber.run.summary import describe_agreement, describe_change, describe_sizes, measure_of
 from auber.system.distributed import is_main_process
-from auber.system.progress import LogProgress, Progress
+from auber.system.progress import LogProgress, Progress, describe_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from rich.console import RenderableType
     from rich.progress import Progress as Bars
 
 _UNLEARNED = (
     "warning: the fine-tuned model learned nothing, so the choice of what to remove is arbitrary"
 )
 _NO_LIMIT = 10_000  # columns
-_SPEED_SECONDS = 600.0  # that the time left is estimated from: some stages last minutes
+_WHOLE_CELL = 40  # columns of a cell that is not wrapped
+_TICK_SECONDS = 5.0
 
 
 @contextmanager
 def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
     """Yield a listener that shows progress on stderr, and set up logging.
 
-    It shows bars on a terminal, a line per stage and minute in a file, nothing if `quiet`. Warnings
-    are shown even then, unless `warn` is off. Of several processes only the main one prints.
+    It shows a bar on a terminal, a line per stage and half minute in a file, nothing if `quiet`.
+    Warnings are shown even then, unless `warn` is off. Of several processes only the main one
+    prints.
     """
     is_main = is_main_process()
     quiet = quiet or not is_main
@@ -46,16 +51,42 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
     logger, console = logging.getLogger("auber"), Console(stderr=True)
     level = logger.level
     logger.setLevel(logging.WARNING if warn and is_main else logging.ERROR)
+    began = time.monotonic()
     try:
         if quiet:
             yield Progress()
-        elif console.is_terminal:
+            return
+        progress: Progress
+        if console.is_terminal:
             with make_bars(console) as bars:
-                yield BarProgress(bars)
+                progress = BarProgress(bars)
+                yield progress
         else:
-            yield LogProgress(lambda text: print_line(console, text))
+            progress = LogProgress(lambda text: print_line(console, text))
+            with ticking(progress.tick):
+                yield progress
+        if progress.planned:
+            print_line(console, f"took {describe_seconds(time.monotonic() - began)} in all")
     finally:
         logger.setLevel(level)
+
+
+@contextmanager
+def ticking(tick: Callable[[], None]) -> Iterator[None]:
+    """Call a function every few seconds in the background, so that no log stays silent for long."""
+    is_over = Event()
+
+    def run() -> None:
+        while not is_over.wait(_TICK_SECONDS):
+            tick()
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _silence_libraries(*, quiet: bool) -> None:
@@ -75,54 +106,60 @@ def _silence_libraries(*, quiet: bool) -> None:
 
 
 def make_bars(console: Console) -> Bars:
-    """Return bars for a terminal; in a file they stay invisible."""
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    """Return bars for a terminal, each with its note below; in a file they stay invisible."""
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
+    from rich.text import Text
 
-    return Bars(
-        TextColumn("{task.description:<22}"),
+    class Noted(Bars):
+        def get_renderables(self) -> Iterator[RenderableType]:
+            for task in self.tasks:
+                yield self.make_tasks_table([task])
+                yield Text(task.fields["note"], no_wrap=True, overflow="ellipsis")
+
+    return Noted(
+        TextColumn("{task.description}"),
         BarColumn(bar_width=28),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
+        TextColumn("{task.fields[left]}"),
         console=console,
         transient=True,
         disable=not console.is_terminal,
-        speed_estimate_period=_SPEED_SECONDS,
     )
 
 
+def describe_left(seconds: float | None) -> str:
+    """Return the time left in words; nothing if it is not known."""
+    return "" if seconds is None else f"about {describe_seconds(seconds)} left"
+
+
 class BarProgress(Progress):
-    """Show two bars: one for the whole run, one for the current stage."""
+    """Show a bar for the whole run, and below it the current step."""
 
     def __init__(self, bars: Bars) -> None:
         super().__init__()
         self._bars = bars
-        self._whole = bars.add_task("whole run", total=1.0, note="")
-        self._stage = bars.add_task("", note="", visible=False)
-
-    def begin(self, stage: str, total: int) -> None:
-        """Show the bar of a stage."""
-        super().begin(stage, total)
-        self._bars.remove_task(self._stage)  # a bar keeps its total where the new one is unknown
-        self._stage = self._bars.add_task(f"  {stage}", total=total or None, note="")
+        self._bar = bars.add_task("whole run", total=1.0, note="  loading", left="")
 
     def say(self, text: str) -> None:
-        """Print a line above the bars."""
+        """Print a line above the bar."""
         print_line(self._bars.console, text)
 
     def _notify(self, method: str, *values: object) -> None:
-        self._bars.update(self._whole, completed=self.share or 0.0)
+        steps = f"  {self.done} of {self.total}" if self.total else ""
+        note = f"  {self.stage}{steps}  {self.note}" if self.stage else ""
         self._bars.update(
-            self._stage, completed=self.done, note=self.note, visible=self.stage is not None
+            self._bar,
+            completed=self.share or 0.0,
+            left=describe_left(self.seconds_left),
+            note=note,
         )
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print a text, wrapped between words on a terminal and on one line in a file."""
-    console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+    """Print a text as one line, which a terminal may wrap: commands in it can be copied."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_json(data: Any) -> None:
@@ -130,39 +167,44 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def _open_stdout() -> Console:
+def open_stdout() -> Console:
     """Return a console on stdout; a pipe or file gets unwrapped lines, unless COLUMNS is set."""
-    console = Console()
+    console = Console(highlight=False)
     if console.is_terminal or "COLUMNS" in os.environ:
         return console
-    return Console(width=_NO_LIMIT)
+    return Console(highlight=False, width=_NO_LIMIT)
 
 
 def print_table(columns: list[str], rows: list[list[str]], *, title: str | None = None) -> None:
-    """Print a table on stdout, with numbers to the right; words and the first column stay whole."""
+    """Print a table on stdout, with numbers to the right.
+
+    Only cells of many words are wrapped: where the others do not fit, lines are too long.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    console = _open_stdout()
+    console = open_stdout()
     if title is not None:
         console.print(Text(title, "italic"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, cells in enumerate(zip(columns, *rows, strict=True)):
         is_numeric = bool(rows) and all(map(_looks_numeric, cells[1:]))
-        words = cells if index == 0 else " ".join(cells).split()
+        is_whole = index == 0 or max(map(cell_len, cells)) <= _WHOLE_CELL
+        words = cells if is_whole else " ".join(cells).split()
         table.add_column(
             Text(cells[0]),
             justify="right" if is_numeric else "left",
             min_width=max(map(cell_len, words), default=0),
+            no_wrap=is_whole,
         )
     for row in rows:
         table.add_row(*map(Text, row))
-    console.print(table, crop=False)
+    console.print(table, crop=False, no_wrap=True, overflow="ignore")
 
 
 def wrap(text: str, *, first: str = "", later: str = "") -> str:
     """Wrap a text to the terminal between words; `first` and `later` begin the lines."""
-    width = max(_open_stdout().width, len(first) + 20, len(later) + 20)
+    width = max(open_stdout().width, len(first) + 20, len(later) + 20)
     return textwrap.fill(
         text,
         width,

@@ -27,7 +27,7 @@ from auber.run.events import (
 from auber.run.records import RunIdentity
 from auber.run.result_record import ResultRecord
 from auber.run.stage_record import StageRecord
-from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_stage
+from auber.search.stages import BUDGET, PLAN, layer_stage
 from auber.study.folder import CLAIM, RECORD, State, StudyFolder, read_clock
 from auber.study.plan import read_study, select_runs
 from auber.system.locks import is_alive, read_holder
@@ -58,7 +58,7 @@ class RunStatus(Record):
     progress: ProgressRecord | None = None  # None if the run is complete
     silent_seconds: float = 0.0  # since the process last wrote
     stage_seconds_left: float | None = None
-    layers_seconds_left: float | None = None  # if the open layers take as long as the others
+    seconds_left: float | None = None
     numbers: dict[str, float] = Field(default_factory=dict)  # of the current search or tuning
     num_heads: int = 0  # per layer
     layers: tuple[LayerStatus, ...] = ()
@@ -107,13 +107,13 @@ def _read_run(folder: Path) -> RunStatus:
     }
     if result is None:
         stages["evaluation"] = None
-    current, *later = [name for name, seconds in stages.items() if seconds is None] or [""]
-    times = [stage.seconds for name, stage in done.items() if is_layer_stage(name)]
-    layers_left = sum(times) / len(times) * sum(map(is_layer_stage, later)) if times else 0.0
+    current = next((name for name, seconds in stages.items() if seconds is None), "")
     silent = max(0.0, time.time() - progress.time) if progress else 0.0
-    stage, left = progress.stage if progress else None, None
-    if progress and stage and stage.done and stage.total and state != "stopped":
-        left = (progress.time - stage.began) / stage.done * (stage.total - stage.done)
+    stage, stage_left, left = progress.stage if progress else None, None, None
+    if progress and state != "stopped":
+        left = progress.seconds_left
+        if stage and stage.done and stage.total:
+            stage_left = (progress.time - stage.began) / stage.done * (stage.total - stage.done)
     return RunStatus(
         folder=str(folder),
         state=state,
@@ -123,8 +123,8 @@ def _read_run(folder: Path) -> RunStatus:
         stages=stages,
         progress=progress,
         silent_seconds=silent,
-        stage_seconds_left=None if left is None else max(0.0, left - silent),
-        layers_seconds_left=layers_left or None,
+        stage_seconds_left=None if stage_left is None else max(0.0, stage_left - silent),
+        seconds_left=None if left is None else max(0.0, left - silent),
         numbers=_last_numbers(events, stage.began) if stage else {},
         num_heads=planned.heads_per_layer if planned else 0,
         layers=tuple(_read_layers(planned.layers, done, result, current)) if planned else (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from auber.errors import AuberError, ConfigError, printable
 from auber.run.summary import name_measure
 from auber.study.folder import Clock, Listener, Outcome, State, StudyFolder, read_clock
 from auber.study.plan import Block, PlacedRun, Study, change_study, read_study, select_runs
-from auber.system.progress import Progress, describe_seconds
+from auber.system.progress import LOG_INTERVAL, Progress, describe_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +72,10 @@ class Machines:
 @options.grouped
 def command(
     file: Annotated[Path, typer.Argument(metavar="STUDY.TOML", help="The study file.")],
-    out: Annotated[Path, typer.Option(help="The folder to write the runs to.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="The folder to write the runs to.", rich_help_panel="What to run"),
+    ],
     changes: Changes,
     machines: Machines,
     track: options.Track = None,
@@ -106,6 +110,7 @@ def command(
     study = read_study(file)
     study = change_study(study, model=changes.model, seeds=changes.seeds, data=changes.data)
     runs, folder = select_runs(study, changes.only or ()), StudyFolder(out)
+    doubt = _doubt_verdict(study)
     engine = Engine(
         machines.engine or ("local" if machines.jobs is None else "processes"),
         jobs=1 if machines.jobs is None else machines.jobs,
@@ -116,6 +121,8 @@ def command(
     if dry_run:
         with screen.listening(quiet=True, warn=False):
             _show_plan(study, folder, runs, engine, as_json=json)
+        if doubt and not json:
+            print(doubt)
         return
 
     from auber.run.provenance import typed_command
@@ -125,9 +132,14 @@ def command(
     with screen.listening(quiet=True, warn=False), ExitStack() as stack:
         listener = Listener()
         if not quiet:
-            bars = stack.enter_context(screen.make_bars(Console(stderr=True)))
+            console = Console(stderr=True)
+            bars = stack.enter_context(screen.make_bars(console))
             pending, clock = folder.pending(study, runs), read_clock(study, folder)
-            listener = _Screen(bars, pending, clock, engine.jobs)
+            listener = shown = _Screen(bars, pending, clock, engine.jobs)
+            if not console.is_terminal:
+                stack.enter_context(screen.ticking(shown.tick))
+            if doubt:
+                shown.say(doubt)
         outcomes = run_study(
             study,
             folder,
@@ -159,15 +171,24 @@ class _Screen(Listener):
         self._bars, self._clock, self._num_blocks = bars, clock, num_blocks
         self._open = {(block, run.name): run for block, run in pending}
         self._total = len(self._open)
-        self._bar = bars.add_task("study", total=self._total, note="")
+        self._bar = bars.add_task("study", total=self._total, note="", left="")
+        self._note, self._left = "", ""
+        self._printed = time.monotonic()
 
     def working(self, block: Block, run: str) -> Progress:
         """Show the stages of a run."""
         return _RunProgress(self, f"{block} {run}")
 
-    def show(self, note: str, **changes: Any) -> None:
-        """Show a note behind the bar."""
-        self._bars.update(self._bar, note=note, **changes)
+    def show(self, note: str) -> None:
+        """Show a note below the bar."""
+        self._note = note
+        self._bars.update(self._bar, note=f"  {note}")
+
+    def tick(self) -> None:
+        """Print what is under way unless a line was printed within the last half minute."""
+        if self._open and time.monotonic() - self._printed >= LOG_INTERVAL:
+            done = f"[{self._total - len(self._open)}/{self._total}]"
+            self.say(", ".join(filter(None, (f"{done} {self._note or 'working'}", self._left))))
 
     def settled(self, outcome: Outcome) -> None:
         """Move the bar and print how the run ended."""
@@ -179,20 +200,22 @@ class _Screen(Listener):
             self._clock.add(outcome.block.task, run.method, seconds)
         done = self._total - len(self._open)
         left = self._clock.guess([(block, run) for (block, _), run in self._open.items()])
-        note = ""
         if left is not None:
-            note = f"about {describe_seconds(left / min(self._num_blocks, len(self._open)))} left"
+            left /= max(1, min(self._num_blocks, len(self._open)))
+        self._left = screen.describe_left(left)
         line = f"[{done}/{self._total}] {outcome.block} {outcome.run}: {_describe(outcome)}"
-        self.say(", ".join(filter(None, (line, note))))
-        self.show(note, completed=done)
+        self.say(", ".join(filter(None, (line, self._left))))
+        self._bars.update(self._bar, completed=done, left=self._left)
+        self.show("")
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
+        self._printed = time.monotonic()
         screen.print_line(self._bars.console, text)
 
 
 class _RunProgress(Progress):
-    """Show the stage of a run behind the bar of the study."""
+    """Show the stage of a run below the bar of the study."""
 
     def __init__(self, study: _Screen, label: str) -> None:
         super().__init__(study)  # which receives messages
@@ -237,6 +260,23 @@ def _count_states(outcomes: Sequence[Outcome]) -> str:
     states = [outcome.state for outcome in outcomes]
     counts = [f"{states.count(state)} {state}" for state in State if state in states]
     return f"{len(outcomes)} runs: {', '.join(counts)}."
+
+
+def _doubt_verdict(study: Study) -> str | None:
+    """Return a warning if even all runs of the study are too few for a verdict."""
+    from auber.metrics.statistics import FEWEST_PAIRS  # imports scipy
+
+    pairs = len(study.seeds) * len(study.tasks)
+    if len(study.methods) < 2 or pairs >= FEWEST_PAIRS:
+        return None
+    found = [
+        f"{len(names)} {name}{'s' if len(names) > 1 else ''}"
+        for names, name in ((study.seeds, "seed"), (study.tasks, "task"))
+    ]
+    return (
+        f"warning: {' of '.join(found)} cannot give a verdict, which takes at least {FEWEST_PAIRS} "
+        "pairs of runs with the same task and seed; add seeds"
+    )
 
 
 def _show_plan(

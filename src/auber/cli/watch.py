@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
 # Between two runs of a study or of a folder, no process is at work.
 _SURE_SECONDS = 5.0
-# In a file, long commands stay on one line.
-_WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
 _STOPS = {"KeyboardInterrupt": "stopped by Ctrl-C", "Terminated": "stopped by SIGTERM"}
 _STYLES = {"running": "green", "complete": "green", "stopped": "red", "failed": "red"}
 
@@ -64,7 +60,9 @@ def command(
     """
     if not once and not json:
         with suppress(KeyboardInterrupt):
-            if not _follow(folder, interval):
+            last = _follow(folder, interval)
+            _print_resume(last)
+            if last is None or last.state != "complete":
                 raise typer.Exit(1)
         return
     place = find_place(folder)
@@ -77,7 +75,8 @@ def command(
     if json:
         screen.print_json(status.to_json())
     else:
-        Console(highlight=False, width=_WIDTH).print(draw(status))
+        screen.open_stdout().print(draw(status))
+        _print_resume(status)
     if status.state in ("stopped", "failed"):
         raise typer.Exit(1)
 
@@ -102,9 +101,9 @@ def find_place(folder: Path) -> Path | None:
     return None
 
 
-def _follow(folder: Path, interval: float) -> bool:
-    """Show the status until the run or study is over; return whether it has its results."""
-    console = Console(highlight=False, width=_WIDTH)
+def _follow(folder: Path, interval: float) -> RunStatus | StudyStatus | None:
+    """Show the status until the run or study is over; return the last one."""
+    console = screen.open_stdout()
     is_live = console.is_terminal and not console.is_dumb_terminal
     last_sign, shown = time.monotonic(), ""
     with Live(console=console, auto_refresh=False) if is_live else nullcontext() as live:
@@ -127,8 +126,14 @@ def _follow(folder: Path, interval: float) -> bool:
             # In a folder of several runs or an unfinished study, the next run may begin soon.
             is_over = state in ("complete", "failed") and place == folder
             if is_over or time.monotonic() - last_sign >= _SURE_SECONDS:
-                return state == "complete"
+                return status
             time.sleep(interval)
+
+
+def _print_resume(status: RunStatus | StudyStatus | None) -> None:
+    """Print the command that resumes a stopped run, unwrapped so that it can be copied."""
+    if isinstance(status, RunStatus) and status.resume is not None:
+        print(f"resume with: {status.resume}")
 
 
 def draw(status: RunStatus | StudyStatus) -> Group:
@@ -171,7 +176,7 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
     if status.error is not None:
         yield Text(_STOPS.get(status.error.partition(":")[0], status.error), "red")
     if status.resume is not None:
-        yield Text(f"not running; resume with: {status.resume}", "yellow")
+        yield Text("not running", "yellow")
     if progress is not None and progress.stage is not None:
         stage = progress.stage
         count = f"{stage.done}/{stage.total or '?'}{_left('  ', status.stage_seconds_left)}"
@@ -179,7 +184,7 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
             [stage.name, _bar(stage.done, stage.total), f"{count}  {stage.note}"]
         ]
         if progress.share is not None:
-            left = _left("  open layers: about ", status.layers_seconds_left)
+            left = _left("  about ", status.seconds_left)
             rows.append(["whole run", _bar(progress.share), f"{progress.share:.0%}{left}"])
         yield _draw_table(["", "", ""], rows)
     if status.numbers:

@@ -137,9 +137,10 @@ def encode_split(tokenizer: Any, task: TaskData, split: str, max_length: int) ->
     """Return train or dev of a task as token ids, cut to `max_length` tokens."""
     rows: AnyRows = getattr(task, split)
     if isinstance(rows, WordRows):
-        return encode_words(tokenizer, rows, max_length, task.label_names or ())
+        names = task.label_names or ()
+        return encode_words(tokenizer, rows, max_length, names, task.place(split))
     if isinstance(rows, QuestionRows):
-        return encode_questions(tokenizer, rows, max_length, f"{task.name}: {split}")
+        return encode_questions(tokenizer, rows, max_length, task.place(split))
     if isinstance(rows, TextRows):
         known = [vector for vector in rows.labels if vector is not None]
         vectors = np.stack(known) if known else np.zeros((len(rows), 0), np.float32)
@@ -174,9 +175,9 @@ def _encode_texts(
 
 
 def encode_words(
-    tokenizer: Any, rows: WordRows, max_length: int, label_names: Sequence[str]
+    tokenizer: Any, rows: WordRows, max_length: int, label_names: Sequence[str], where: str
 ) -> EncodedRows:
-    """Return tagged words as token ids.
+    """Return tagged words as token ids; `where` names the rows in messages.
 
     Words that are cut off, or that the tokenizer drops, are neither learned nor scored; a warning
     counts them.
@@ -192,9 +193,9 @@ def encode_words(
     num_cut = total - sum(tag != NO_TAG for row in tags for tag in row)
     if num_cut:
         logger.warning(
-            "%d of %d words have no token within max_length %d and are neither learned nor scored; "
-            "raise max_length",
-            num_cut, total, max_length,
+            "warning: %s: %d of %d words have no token within max_length %d and are neither "
+            "learned nor scored; raise max_length",
+            where, num_cut, total, max_length,
         )  # fmt: skip
     return _encoded_rows(tokenizer, encoded, Tags(tags, read_scheme(label_names)))
 

@@ -186,7 +186,7 @@ def set_aside_texts(
             logger.warning(
                 "texts: %d of %d rows are connected by the texts that they share, in groups of "
                 "more than the %d rows to measure on; these are divided by their first text, so a "
-                "second text may be on both sides; name what belongs together with --group",
+                "second text may be on both sides; name what belongs together (group)",
                 divided, len(rows), most,
             )  # fmt: skip
     chosen = _draw_groups(groups, [0] * len(rows), share)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +36,12 @@ class TaskData:
     # placeholders until it has answered.
     is_answered: bool = False
     groups: tuple[str, ...] | None = None  # of the dev rows of texts: what each belongs to
+    # The files of train and dev, for messages.
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def place(self, split: str) -> str:
+        """Return where the rows of a split are from, for messages."""
+        return self.files.get(split, f"{self.name}: {split}")
 
     @property
     def kind(self) -> str:

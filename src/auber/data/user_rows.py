@@ -8,6 +8,7 @@ the file and the line.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import sys
@@ -30,8 +31,12 @@ from auber.data.task import TaskData, check_task
 from auber.data.task_types import TASK_TYPES, TaskType, get_task_type
 from auber.errors import TaskError, shorten
 
+logger = logging.getLogger(__name__)
+
 OWN = "own"  # the name of rows without a name
 DEV_SHARE = 0.2  # of train, if there are no dev rows
+USUAL_CLASSES = 10  # at most, of a task whose classes are numbers
+_FEW_ROWS = 5  # of a class
 
 # A file, or rows such as dicts or a datasets.Dataset.
 Source = str | Path | Iterable[Mapping[str, Any]]
@@ -127,13 +132,33 @@ def read_task(
 
     # In this order: the label names come from train.
     train_rows = read(train, "train")
+    if chosen.compares == "classes" and not reader.are_given:
+        _warn_of_numbers(reader.label_names or (), len(train_rows))
     if dev is None:
         classes = train_rows.labels if chosen.compares == "classes" else [0] * len(train_rows)
         first, second = set_aside(train_rows, classes, DEV_SHARE)
         train_rows, dev_rows = train_rows.select(first), train_rows.select(second)
     else:
         dev_rows = read(dev, "dev")
-    return TaskData(name, train_rows, dev_rows, reader.label_names, chosen.name)
+    sources = {"train": train, "dev": train if dev is None else dev}
+    files = {split: str(each) for split, each in sources.items() if isinstance(each, (str, Path))}
+    return TaskData(name, train_rows, dev_rows, reader.label_names, chosen.name, files=files)
+
+
+def are_numbers(names: Iterable[str]) -> bool:
+    """Return whether all classes are finite numbers."""
+    return all(math.isfinite(_float(name)) for name in names)
+
+
+def _warn_of_numbers(names: Sequence[str], num_rows: int) -> None:
+    """Warn of classes that look like numbers to predict: each has few rows."""
+    if len(names) > USUAL_CLASSES and num_rows < _FEW_ROWS * len(names) and are_numbers(names):
+        logger.warning(
+            "warning: the %d rows of train have %d classes, all of them numbers; to predict "
+            "numbers, choose the metric (--metric) pearson or spearman",
+            num_rows,
+            len(names),
+        )
 
 
 def _advise(task_type: TaskType, header: Sequence[str], option: str) -> str:
@@ -167,7 +192,7 @@ def _records_in_memory(rows: Any, split: str, columns: Sequence[str]) -> Iterato
     return check_records(((f"{split} row {place}", row) for place, row in enumerate(rows)), columns)
 
 
-_TO_PREDICT = "for numbers to predict choose --metric pearson or spearman"
+TO_PREDICT = "for numbers to predict choose --metric pearson or spearman"
 
 # How many text columns a row may have, by what the metric compares.
 _TEXTS = {"tags": ((1,), "one column of words"), "spans": ((2,), "two text columns")}
@@ -258,8 +283,7 @@ class RowReader:
             names = list(self.numbers)
             known, advice = ("the known labels" if self.are_given else "train's"), ""
             if self.compares == "classes" and not self.are_given:
-                are_numbers = all(math.isfinite(_float(each)) for each in (name, *names))
-                advice = f"; {_TO_PREDICT}" if are_numbers else ""
+                advice = f"; {TO_PREDICT}" if are_numbers((name, *names)) else ""
             raise TaskError(
                 f"{what} '{name}' is not one of {known} ({shorten(names)}); "
                 f"correct it or leave the row out{advice}"
@@ -352,7 +376,7 @@ def _class_name(value: Any, where: str, known: Container[str]) -> str:
     if value is None or isinstance(value, str):
         raise TaskError(f"{where}: the label is empty; fill it in or leave the row out")
     raise TaskError(
-        f"{where}: a class must be a word or a whole number, found {value!r:.40}; {_TO_PREDICT}"
+        f"{where}: a class must be a word or a whole number, found {value!r:.40}; {TO_PREDICT}"
     )
 
 

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from auber.data.task_types import TASK_TYPES, TaskType, get_task_type, task_type_of_class
+from auber.data.user_rows import TO_PREDICT, USUAL_CLASSES, are_numbers
 from auber.errors import CheckpointError, ModelError
 from auber.models.encoders import REMOVED_HEADS, encoder_of, family_of
 from auber.models.plan import PruningPlan
@@ -303,7 +304,14 @@ def _load_plain(
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # for an error of our own
             **options,
+        )
+    if unfit := sorted(name for name, *_ in report["mismatched_keys"]):
+        raise CheckpointError(
+            f"{source}: {_some(unfit)} must have the shapes that config.json records, found "
+            "others; if transformers 4 pruned heads, restore pruned_heads in config.json and run "
+            "'auber import', otherwise save or download the model again"
         )
     return model, sorted(report["missing_keys"])
 
@@ -466,10 +474,12 @@ def check_labels(
 ) -> None:
     """Raise `CheckpointError` unless a trained classifier has the task's labels, in its order."""
     if config.num_labels != num_labels:
+        is_doubtful = config.num_labels == 1 or num_labels > USUAL_CLASSES
+        advice = f"; {TO_PREDICT}" if is_doubtful and are_numbers(names or ("",)) else ""
         raise CheckpointError(
-            f"{source}: its trained classifier has {config.num_labels} labels, the task has "
-            f"{num_labels}; choose the task it was trained on, or, to train one, the encoder "
-            "without a classifier"
+            f"{source}: its trained classifier has {config.num_labels} "
+            f"label{'s' if config.num_labels != 1 else ''}, the task has {num_labels}; choose the "
+            f"task it was trained on, or, to train one, the encoder without a classifier{advice}"
         )
     found = [str(config.id2label.get(index)) for index in range(num_labels)]
     if names is not None and found != names and sorted(found) == sorted(names):

@@ -11,8 +11,8 @@ from auber.run.request import Request
 from auber.run.trials import EPOCHS, RATES, count_rows
 from auber.search.rankings.exchange import searches
 
-# Of computing a row, and of scoring it from cached layers.
-_FORWARD, _REWARD = 1 / 3, 1 / 10
+# Of a row: computing it, its gradients, tuning gates on it alone, scoring it from cached layers.
+_FORWARD, _GRADIENTS, _GATES, _REWARD = 1 / 4, 3 / 4, 2 / 3, 1 / 10
 _PLAN = 1 / 8  # scoring an unpruned model on a row, without padding
 _REWARDS_OF_A_PLAYER = 50
 _REWARDS_PER_GAME = 4  # that were not scored before, in a usual game
@@ -54,7 +54,8 @@ class Effort:
     def fold_model(self, fold: int, layers: list[int]) -> tuple[float, ...]:
         """Return the effort of each tuning of a fold model."""
         own = Effort(self._request, self._splits.without_fold(fold), self._encoder)
-        return (own.first(), *map(own.after_layer, layers), own.last())
+        tunings = (own.first(), *map(own.after_layer, layers), own.last())
+        return tuple(effort for effort in tunings if effort)  # those without epochs do not begin
 
     def search(self, layer: int) -> float:
         """Return the effort of a layer's rewards; each computes the layers behind it."""
@@ -74,8 +75,10 @@ class Effort:
     def ranking(self, method: str, share: float | None = None) -> tuple[float, ...]:
         """Return the efforts of a ranking, to a share; without one, that of the settings."""
         config, rows = self._config, len(self._splits.first)
-        ranking = {"random": 0, "voita": config.voita.trials * config.voita.epochs * rows}
-        efforts: tuple[float, ...] = (float(ranking.get(method, rows)),)
+        gates = _GATES * config.voita.trials * config.voita.epochs * rows
+        efforts: tuple[float, ...] = (
+            {"random": 0.0, "voita": gates}.get(method, _GRADIENTS * rows),
+        )
         share = share or self._share
         if method == "exchange" and (not config.size.keep or searches(config.size, share)):
             plans = config.search.rewards * min(rows, config.search.rows)

@@ -41,6 +41,7 @@ class ProgressRecord(Record):
     time: Moment
     process: ProcessRecord
     share: Share | None = None
+    seconds_left: Moment | None = None  # of the whole run
     stage: CurrentStage | None = None
 
 

@@ -100,7 +100,6 @@ class Pipeline:
     def __init__(self, request: Request, run: Run, progress: Progress) -> None:
         self.request, self.run, self.progress = request, run, progress
         self.steps = Steps(request, run, progress)
-        self._num_skipped = 0  # parts of tunings that are not needed
         self._skipped_any = False  # finished stages whose weights are not loaded yet
         run.write("splits.json", self.steps.splits.to_json())
         self._say_what_to_expect()
@@ -128,6 +127,8 @@ class Pipeline:
                 if stage.is_needed():
                     self._run_stage(stage)
                     self._say_loss(stage)
+                else:
+                    self.progress.skip(len(stage.efforts))
         if request.sizes:
             self._announce_tunings()  # without those that no size needed any more
 
@@ -165,13 +166,13 @@ class Pipeline:
 
     def _run_stage(self, stage: Stage) -> None:
         """Run a stage unless it is finished."""
-        record = self.run.stage(stage.name)
+        record, end = self.run.stage(stage.name), self.progress.finished + len(stage.efforts)
         if record is None:
             self._load_newest_weights()
             record = self._finish(stage)
         else:
             self._skipped_any = True
-            self.progress.skip(len(stage.efforts))
+        self.progress.skip(end - self.progress.finished)  # what there was no need to do
         self.steps.done[stage.name] = record
         if stage.name == "first" and self.request.kind == "prune":
             model = self.steps.model
@@ -253,9 +254,6 @@ class Pipeline:
             for stage in self.strategy.tune
             if stage.name in self.steps.done or stage.is_needed()
         ]
-        skipped = sum(len(stage.efforts) for stage in self.strategy.tune if stage not in tune)
-        self.progress.skip(skipped - self._num_skipped)
-        self._num_skipped = skipped
         self._announce((*self.strategy.decide, *tune))
 
     def _announce(self, stages: Sequence[Stage]) -> None:

@@ -83,7 +83,7 @@ def _load_recorded(request: Request, progress: Progress) -> PreTrainedModel:
     if start.finetuning is None:
         progress.say(
             f"warning: {start.name} is fine-tuned and may have seen the rows that rewards come "
-            "from, so rewards may be too optimistic; --origin names the model behind it, if known"
+            "from, so rewards may be too optimistic; origin names the model behind it, if known"
         )
         return copy.deepcopy(start.model)
     source = files.read_source(start.place)

@@ -24,12 +24,11 @@ from auber.run.request import Request
 from auber.run.trackers import open_tracker
 from auber.system.distributed import is_main_process
 from auber.system.locks import start_of
-from auber.system.progress import Progress, describe_seconds
+from auber.system.progress import Progress
 
 logger = logging.getLogger(__name__)
 
 _WRITE_INTERVAL = 1.0  # seconds
-_MEASURED = 4.0  # seconds of steps before the time left is said
 
 
 @contextmanager
@@ -50,35 +49,7 @@ def follow(
             stack.enter_context(open_tracker(tracker, run.folder / "track", name, settings))
             for tracker in (trackers if is_main_process() else ())
         ]
-        forecast = Forecast(lambda text: reported.say(text))
-        reported = Progress(progress, folder, forecast, *listeners)
-        yield reported
-
-
-class Forecast(Progress):
-    """Says once how much time is left, by the speed of the first steps."""
-
-    def __init__(
-        self, tell: Callable[[str], None], timer: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__()
-        self._tell, self._timer = tell, timer
-        self._first: tuple[float, float] | None = None  # when a step was done, and the share then
-        self._has_told = False
-
-    def step(self, done: int, note: str = "") -> None:
-        """Measure, from the second step on: the first may wait for imports and memory."""
-        super().step(done, note)
-        now, share = self._timer(), self.share
-        if self._has_told or share is None:
-            return
-        if self._first is None:
-            self._first = now, share
-        seconds, gained = now - self._first[0], share - self._first[1]
-        if seconds >= _MEASURED and gained > 0:
-            self._has_told = True
-            left = describe_seconds(seconds / gained * (1 - share))
-            self._tell(f"this takes about {left} more, by the speed of the first steps")
+        yield Progress(progress, folder, *listeners)
 
 
 class FolderProgress(Progress):
@@ -94,8 +65,8 @@ class FolderProgress(Progress):
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__()
-        self._run, self._clock, self._timer = run, clock, timer
+        super().__init__(timer=timer)
+        self._run, self._clock = run, clock
         started, after_boot = start_of(psutil.Process())
         self._process = {
             "id": os.getpid(),
@@ -162,6 +133,7 @@ class FolderProgress(Progress):
             "time": round(self._clock(), 3),
             "process": self._process,
             "share": self.share,
+            "seconds_left": self.seconds_left,
             "stage": None if self.stage is None else stage,
         }
         try:

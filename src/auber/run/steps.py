@@ -26,7 +26,7 @@ from auber.run.learned import choose_rows, describe_failure, measure_learning
 from auber.run.request import Request
 from auber.run.stage_record import StageRecord
 from auber.run.targets import most_to_remove
-from auber.run.trials import RATES, choose_rate
+from auber.run.trials import choose_rate
 from auber.run.tunings import Tunings
 from auber.scoring import (
     CrossFitScorer,
@@ -118,7 +118,6 @@ class Steps:
         request, config = self.request, self.request.config
         if (known := request.known_rate) is not None:
             rate, reason = known
-            self.progress.skip(len(RATES))
             self.progress.say(f"learning rate {rate:g}: {reason}")
             return {"rate": rate}
         task = request.task
@@ -164,7 +163,6 @@ class Steps:
             info["tuning"] = self.tunings.first(self.model, rows).to_json()
         else:
             require_finite_weights(self.model, "start")
-            self.progress.skip(1)
         info["digest"] = weights_digest(self.model)
         if not request.task.is_answered:  # else the labels are the model's own
             chosen = self.train.select(choose_rows(self.splits.first, request.config.seed))
@@ -246,7 +244,6 @@ class Steps:
         wanted = search.heads or round(search.prior_share * present)
         number = min(wanted, most_to_remove(encoder, everywhere))
         if not number:
-            self.progress.skip(1)
             return {"plan": {}}
         self.progress.say(
             f"the search starts from the {number} heads that method {search.prior} would remove"
@@ -269,7 +266,6 @@ class Steps:
         """Decide one layer and remove its heads; skip a layer that can lose none."""
         encoder = self.encoder
         if len(encoder.present(layer)) < 2:
-            self.progress.skip(1)
             return {"removed": []}
         rows = self.splits.layers[layer].reward
         self.decisions.warn_of_blindness(layer, self.train.select(rows))
@@ -288,10 +284,7 @@ class Steps:
     def decide_and_tune(self, layer: int) -> dict[str, Any]:
         """Decide one layer, remove its heads, and tune the model if it lost any."""
         info = self.decide(layer)
-        if info["removed"]:
-            return info | self.tune_after(layer)
-        self.progress.skip(1)
-        return info
+        return info | self.tune_after(layer) if info["removed"] else info
 
     def distribute_heads(self) -> dict[str, Any]:
         """Distribute the given number of heads over the layers, and remove them."""

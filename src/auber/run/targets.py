@@ -93,8 +93,7 @@ def _check_target(method: Method, config: Config, heads: int | str | Path | None
     if heads is not None:
         value = ",".join(f"{share:g}" for share in size.shares) or f"{size.tolerance:g}"
         raise ConfigError(
-            f"{option} {value} and a number of heads exclude each other; give {option}, --heads "
-            "or --heads-from alone"
+            f"{option} {value} and a number of heads exclude each other; give one of them"
         )
     if method.decides_number:
         able = ", ".join(each.name for each in METHODS.values() if each.removes_neurons)

@@ -94,7 +94,6 @@ class Tunings:
         A small fold may have no rows to watch.
         """
         if share == 1 and self._request.task.is_answered:  # it agrees with itself
-            self._progress.skip(1)
             return TuningReport(0, 0.0)
         watched, settings = self._splits.last_watch, self._request.config.last
         watch = (self._train.select(watched), self._request.task.metric) if watched else None
@@ -116,8 +115,6 @@ class Tunings:
         layer: int | None = None,
         watch: tuple[EncodedRows, str] | None = None,
     ) -> TuningReport:
-        if settings.epochs == 0 or not rows:
-            self._progress.skip(1)
         if not rows:
             return TuningReport(0, 0.0)
         if settings.learning_rate == "auto" and settings.epochs:

@@ -57,7 +57,7 @@ def request_pruning(
     warn_of_classes(start.name, start.classes, task)
     request = _make_request(start, task, method, config, number, matched)
     if heads is None and config.size.keep and not has_size:
-        progress.say(f"no size was given, so half of the multiply-adds are kept (--keep {HALF})")
+        progress.say(f"no size was given, so half of the multiply-adds are kept (keep {HALF})")
     _check_fold_models(request, has_origin=origin is not None)
     if task.is_answered:
         return _request_answers(request, has_origin=origin is not None)
@@ -79,13 +79,13 @@ def _warn_of_seen_rows(request: Request, progress: Progress) -> None:
     if config.size.tolerance is not None and not _is_new(request):
         progress.say(
             f"warning: {start.name} is fine-tuned already and may have seen the rows held out for "
-            "--tolerance, so the loss on new rows may be larger; for unseen rows, tune it with "
+            "the tolerance, so the loss on new rows may be larger; for unseen rows, tune it with "
             f"'auber finetune --set size.tolerance={config.size.tolerance:g}'"
         )
     if config.protocol == "heldout" and start.has_classifier and start.result is None:
         progress.say(
             f"warning: {start.name} is fine-tuned; rewards come from held-out rows only if it was "
-            "not tuned on them, as an 'auber finetune' run with --protocol heldout is not"
+            "not tuned on them, as an 'auber finetune' run with protocol heldout is not"
         )
 
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 logger = logging.getLogger(__name__)
 
-_LOG_INTERVAL = 60.0  # seconds
+LOG_INTERVAL = 30.0  # seconds between two lines of a log
+_MEASURED = 4.0  # seconds of steps before there is an estimate
 
 
 class Progress:
@@ -22,10 +23,11 @@ class Progress:
     that shows how much is done is a subclass. `Progress()` reports to nobody.
     """
 
-    def __init__(self, *listeners: object) -> None:
-        self._listeners = listeners
-        self._work: list[float] = []  # of each stage
-        self.finished = 0  # stages
+    def __init__(self, *listeners: object, timer: Callable[[], float] = time.monotonic) -> None:
+        self._listeners, self._timer = listeners, timer
+        self._work: list[float] = []  # of each stage, 0 if it was skipped
+        self._first: tuple[float, float] | None = None  # time and work done at the first step
+        self.finished = 0  # stages, with those that were skipped
         self.stage: str | None = None
         self.total = self.done = 0  # steps of the current stage
         self.note = ""
@@ -39,26 +41,43 @@ class Progress:
     def share(self) -> float | None:
         """The fraction of all work that is done, None if no work is planned."""
         whole = sum(self._work)
-        if not whole:
+        return min(1.0, self._work_done / whole) if whole else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """An estimate by the pace so far; None before there is any.
+
+        Time counts from the first step, which may have waited for imports and memory.
+        """
+        if self._first is None:
             return None
+        seconds, gained = self._timer() - self._first[0], self._work_done - self._first[1]
+        if seconds < _MEASURED or gained <= 0:
+            return None
+        return seconds / gained * max(0.0, sum(self._work) - self._work_done)
+
+    @property
+    def _work_done(self) -> float:
         done = sum(self._work[: self.finished])
         if self.total:
             done += self.done / self.total * sum(self._work[self.finished : self.finished + 1])
-        return min(1.0, done / whole)
+        return done
 
     def plan(self, stages: int) -> None:
         """Announce the number of stages."""
-        self._work, self.finished = [1.0] * stages, 0
+        self._work, self.finished, self._first = [1.0] * stages, 0, None
         self._notify("plan", stages)
 
     def weigh(self, work: Sequence[float]) -> None:
         """Announce the relative work of each planned stage."""
-        self._work, self.finished = list(work), 0
+        self._work, self.finished, self._first = list(work), 0, None
         self._notify("weigh", work)
 
     def skip(self, stages: int) -> None:
-        """Drop this many of the stages that would come next."""
-        del self._work[self.finished : self.finished + stages]
+        """Count this many of the stages that would come next as finished without work."""
+        for index in range(self.finished, min(self.finished + stages, self.planned)):
+            self._work[index] = 0.0
+        self.finished += stages
         self._notify("skip", stages)
 
     def begin(self, stage: str, total: int) -> None:
@@ -69,6 +88,8 @@ class Progress:
     def step(self, done: int, note: str = "") -> None:
         """Report how many steps of the current stage are done."""
         self.done, self.note = done, note
+        if self._first is None and self._work:
+            self._first = self._timer(), self._work_done
         self._notify("step", done, note)
 
     def record(self, step: int, numbers: Mapping[str, float]) -> None:
@@ -97,41 +118,52 @@ class Progress:
 
 
 class LogProgress(Progress):
-    """Log each finished stage, a long stage once a minute, and messages, by default at INFO."""
+    """Log each finished stage, a line every half minute, and messages, by default at INFO."""
 
     def __init__(
         self,
         log: Callable[[str], object] = logger.info,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__()
-        self._log, self._timer = log, timer
+        super().__init__(timer=timer)
+        self._log = log
         self._began = self._logged = timer()
 
     def begin(self, stage: str, total: int) -> None:
         """Begin a stage."""
         super().begin(stage, total)
-        self._began = self._logged = self._timer()
+        self._began = self._timer()
 
     def step(self, done: int, note: str = "") -> None:
-        """Log the steps done and the time left, at most once a minute."""
+        """Log the steps done and the time left, at most every half minute."""
         super().step(done, note)
-        now = self._timer()
-        if now - self._logged < _LOG_INTERVAL or not 0 < done < self.total:
+        self.tick()
+
+    def tick(self) -> None:
+        """Log what is under way unless a line was logged within the last half minute."""
+        if self._timer() - self._logged < LOG_INTERVAL:
             return
-        self._logged = now
-        left = describe_seconds((now - self._began) / done * (self.total - done))
-        self._log(f"{self.stage}: {done} of {self.total} steps, about {left} left")
+        steps = f"{self.done} of {self.total} steps" if self.total else "working"
+        self.say(f"{self.stage or 'between stages'}: {steps}{self._describe_run()}")
 
     def end(self) -> None:
         """Log how long the stage took."""
         stage, seconds = self.stage, describe_seconds(self._timer() - self._began)
         super().end()
-        self._log(f"{stage}: {seconds} (stage {self.finished} of {self.planned})")
+        self.say(f"{stage}: {seconds}{self._describe_run()}")
 
     def say(self, text: str) -> None:
         """Log a message."""
+        self._logged = self._timer()
         self._log(text)
+
+    def _describe_run(self) -> str:
+        """Return how much of the whole run is done, and the time left."""
+        if self.share is None:
+            return ""
+        left = self.seconds_left
+        about = "" if left is None or self.share == 1 else f", about {describe_seconds(left)} left"
+        return f" ({100 * self.share:.0f} % of all{about})"
 
 
 def describe_seconds(seconds: float) -> str:
