@@ -176,6 +176,18 @@ def test_a_phone_needs_no_sideways_scrolling(show, run_page, sizes_page, study_p
         assert scrolled == []
 
 
+def test_sixteen_heads_and_a_bar_fit_a_phone(show, tmp_path):
+    heads = {"removed": 1, "total": 384, "layers": 24, "per_layer": 16}
+    neurons = {"removed": 4, "total": 98_304, "per_layer": 4096}
+    plan = {"heads": {"0": [15]}, "neurons": {"0": "0-3"}}
+    run = write_sized(tmp_path, sizes=[], heads=heads, neurons=neurons, plan=plan)
+    path, *_ = write_page(make_page([run]), tmp_path / "out")
+    page = show(path, viewport={"width": 390, "height": 800})
+    widths = "each => [each.scrollWidth, each.clientWidth]"
+    whole, seen = page.locator("figure.scroll").first.evaluate(widths)
+    assert whole <= seen
+
+
 def test_on_a_phone_every_number_keeps_the_name_of_its_column(show, sizes_page):
     page = show(sizes_page, viewport={"width": 390, "height": 800})
     cell = page.locator(".models td[data-label='times as fast']", has_text="2.0").first

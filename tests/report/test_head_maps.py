@@ -65,6 +65,12 @@ def test_seeds_are_counted_and_their_widths_averaged(tmp_path):
     ]
 
 
+def test_widths_are_averaged_only_if_all_runs_removed_neurons(tmp_path):
+    (both,) = maps_of(write_sized(tmp_path), write_searched(tmp_path))
+    assert both.title == "fisher, 2 runs"
+    assert not both.bars
+
+
 def test_a_control_has_no_map(tmp_path):
     changes = {"plan": {}, "heads": {"removed": 0, "total": 12, "layers": 3, "per_layer": 4}}
     folder = write_sized(tmp_path, sizes=[], method="original+tuning", **changes)

@@ -155,6 +155,27 @@ def test_the_smallest_run_is_named_beside_the_best(tmp_path):
     )
 
 
+def test_of_equal_scores_the_smaller_run_is_the_best(tmp_path):
+    runs = [write_sized(tmp_path, "a", sizes=[]), write_sized(tmp_path, "b", sizes=[])]
+    result = json.loads((runs[1] / "result.json").read_text())
+    result["remaining"]["multiply_adds"] = 0.125
+    (runs[1] / "result.json").write_text(json.dumps(result))
+    (first, *_) = make_page(runs).verdicts
+    assert first.headline == (
+        "Best dev accuracy: b, 91.0 with 12 % of the multiply-adds (also the smallest)."
+    )
+
+
+@pytest.mark.parametrize("change", [{"before.multiply_adds": 0.5}, {"before.score": 0.9}])
+def test_only_one_unpruned_model_is_a_line_across(tmp_path, change):
+    """Not a start that was pruned already, nor two different ones."""
+    change = {"start": "other weights", **change}
+    runs = read_runs([write_sized(tmp_path, "a"), write_sized(tmp_path, "b", **change)])
+    pruned = "before.multiply_adds" in change
+    panels, _ = find_sizes({"rte": {"b": runs[1:]} if pruned else {"a": runs}}, pooled=False)
+    assert "unpruned" not in panels["rte"]
+
+
 def test_differing_settings_come_first(tmp_path):
     config = {"seed": 0, "agent.episodes": 9, "own": "x"}
     page = make_page([write_searched(tmp_path), write_ranked(tmp_path, config=config)])
