@@ -28,9 +28,8 @@ from auber.report.tables import Table, escape_markdown, markdown_lines, to_markd
 from auber.system.files import write_text
 from auber.system.records import parse
 
-_INTRODUCTION = """\
-# Results
-
+_TITLE = "# Results\n"
+_MADE = """\
 mpnet-base is sentence-transformers/all-mpnet-base-v2, minilm-l6 is all-MiniLM-L6-v2. This page is
 generated from the files below `results/`, which list every run with its scores, plan, settings,
 command and commit; `auber report FILE.json... --out DIR` makes all tables from them.
@@ -65,7 +64,7 @@ def render_page(files: Sequence[str | Path]) -> str:
             known = unknown_name("kind of results", file.kind, (KIND, SPEED))
             raise RunError(f"{file.name}: {known}")
     runs, speeds = ([file for file in found if file.kind == kind] for kind in (KIND, SPEED))
-    parts = [_INTRODUCTION] if found else [_INTRODUCTION, _EMPTY]
+    parts = [_TITLE] if found else [_TITLE, _EMPTY]
     sources = [runs_of(file) for file in runs]
     if sources:
         parts += _of_runs(sources, [run for file in speeds for run in _read_speed(file).runs])
@@ -290,7 +289,7 @@ def _origins(sources: Sequence[RunSet]) -> str:
             "device": "; ".join(devices),
             "commits": ", ".join(commits),
         })  # fmt: skip
-    lines = ["## Where the numbers come from", ""]
+    lines = ["## Where the numbers come from", "", _MADE]
     lines += markdown_lines(pd.DataFrame(rows).map(escape_markdown))
     notes = [f"- {escape_markdown(f'{of.name}: {note}')}" for of in sources for note in of.notes]
     lines += ["", *notes] * bool(notes)

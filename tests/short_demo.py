@@ -2,12 +2,4 @@
 
 from __future__ import annotations
 
-SHORT = {
-    "first.require_learned": False,
-    "first.epochs": 1,
-    "agent.episodes": 4,
-    "layer.epochs": 0,
-    "last.epochs": 1,
-    "voita.epochs": 1,
-    "reward.folds": 2,  # the minimum
-}
+SHORT = {"first.require_learned": False, "first.epochs": 1, "last.epochs": 1}

@@ -132,5 +132,5 @@ def test_the_wheel_runs_in_an_empty_environment(built: Built, tmp_path: Path):
     run(auber, "doctor", folder=place, **offline)
     demo = [programs / "python", "-c", SHORT_DEMO, auber, *["demo", "--out", "demo", "--quiet"]]
     table = run(*demo, folder=place, **offline)
-    assert "original+tuning" in table
-    assert (place / "demo" / "auber" / "model" / "config.json").is_file()
+    assert "default (fisher)" in table
+    assert (place / "demo" / "default" / "model" / "config.json").is_file()

@@ -141,8 +141,9 @@ def test_several_sizes_and_rows_set_aside(run_auber, files, own_rows, tmp_path):
         "next",
     ]
     assert re.fullmatch(
-        rf"accuracy [\d.]+ -> [\d.]+ \(dev, {aside} rows\), multiply-adds \d+ %, parameters "
-        r"[\d,.]+( M)? -> [\d,.]+( M)?, [\d.]+ ms -> [\d.]+ ms per row of \d+ tokens on this CPU",
+        r"With \d+ % of the multiply-adds and [\d,.]+( M)? parameters \(unpruned: [\d,.]+( M)?\), "
+        rf"dev accuracy is [\d.]+ \(unpruned: [\d.]+\) on {aside} rows, and a row of \d+ tokens "
+        r"takes [\d.]+ ms \(unpruned: [\d.]+ ms\) on this CPU",
         lines[-3],
     )
     assert lines[-2] == f"model: {run / 'model'} (that of models/0.6)"

@@ -96,7 +96,7 @@ def test_one_run(run_auber, tmp_path, monkeypatch):
     page = run / "report" / "index.html"
     code, out, err = run_auber("report", run)
     assert (code, err, opened) == (0, "", [])
-    assert out.startswith("auber: accuracy 61.7 (dev, 277 rows): ")
+    assert out.startswith("auber: With 75 % of the heads, dev accuracy is 61.7.\n")
     assert out.splitlines()[-1].startswith(f"page: {page}, figures beside it as SVG")
     assert {path.name for path in page.parent.iterdir()} == {"index.html", "figures"}
     before = page.read_bytes()
@@ -113,6 +113,10 @@ def test_runs_side_by_side_as_json(run_auber, tmp_path):
     assert names == ["Side by side", "auber", "michel"]
     assert str(tmp_path / "both" / "figures" / "heads.svg") in facts["figures"]
     _, out, _ = run_auber("report", *places)
+    rows = [line.split() for line in out.splitlines()]
+    assert ["model", "dev", "accuracy"] in rows
+    assert ["auber", "61.7"] in rows
+    assert ["michel", "64.0"] in rows
     assert out.splitlines()[-1] == "page: not written; choose a folder with --out DIR"
 
 

@@ -37,6 +37,10 @@ def test_the_summary_of_a_result():
     found["cost"] |= {"scout_steps": 1252, "gate_steps": 285}
     steps = "; 9 tuning steps (and 1252 of fold models, 285 of gates); 61 s"
     assert steps in describe_result(found)[2]
+    found["cost"]["rewards_asked"] = 0
+    first, _, cost = describe_result(found)
+    assert first.endswith(", gap +12.50 points (seed 7)"), "without rewards it has no protocol"
+    assert cost.startswith("9 tuning steps")
 
 
 @pytest.mark.parametrize(

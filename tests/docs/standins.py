@@ -196,16 +196,6 @@ def _pairs(path: Path) -> None:
         writer.writerows((f"the key {row // 5}", text) for row, text in enumerate(passages))
 
 
-def _tagger(path: Path) -> None:
-    """Save a model for the tags of `_tagged`, in an order that auber would not choose."""
-    names = ("O", "B-THING", "I-THING", "B-PLACE", "I-PLACE")
-    model, tokenizer = small_start(
-        kind="tokens", num_labels=len(names), id2label=dict(enumerate(names))
-    )
-    model.save_pretrained(path)
-    tokenizer.save_pretrained(path)
-
-
 def _tagged(path: Path, rows: int) -> None:
     """Write one word and its tag per line."""
     sentences = (
@@ -268,21 +258,6 @@ def _run(path: Path) -> None:
     shutil.copytree(_finished_run(), path)
 
 
-def _run_without_weights(path: Path) -> None:
-    _run(path)
-    shutil.rmtree(path / "model")
-
-
-def _results_of_auber(path: Path) -> None:
-    """Save a results file whose only run is named auber."""
-    from auber.report.results_file import save_results
-
-    save_results(_finished_run(), path)
-    content = json.loads(path.read_text())
-    content["runs"] = [{**run, "method": "auber"} for run in content["runs"]]
-    path.write_text(json.dumps(content))
-
-
 def _batch() -> Any:
     return build_tokenizer()(
         ["the key opens the door", "the keys open it"], padding=True, return_tensors="pt"
@@ -300,7 +275,6 @@ _FILES: dict[str, Callable[[Path], object]] = {
     "a.csv": functools.partial(_table, columns=("q1", "q2", "y")),
     "b.csv": functools.partial(_table, columns=("q1", "q2", "y")),
     "test.csv": functools.partial(_table, columns=("q1", "q2", "y")),
-    "my-tagger": _tagger,
     "reranker": _reranker,
     "pairs.csv": _pairs,
     "train.conll": functools.partial(_tagged, rows=60),
@@ -308,13 +282,8 @@ _FILES: dict[str, Callable[[Path], object]] = {
     "train.json": functools.partial(_questions, rows=60),
     "dev.json": functools.partial(_questions, rows=20),
     "runs/mrpc": _run,
-    "runs/rte": _run,
-    "runs/rte-a": _run,
-    "runs/rte-b": _run,
     "runs/table2": lambda path: _run(path / "agreement" / "seen" / "seed-0" / "random-0"),
-    "runs/table2/rte": lambda path: _run_without_weights(path / "seen" / "seed-0" / "auber"),
     "results/rte/result.json": lambda path: shutil.copy(_finished_run() / "result.json", path),
-    "results/table2.json": _results_of_auber,
     "studies/quick.toml": lambda path: path.write_text(_STUDY),
     "films.toml": _films,
     "old-model": lambda path: shutil.copytree(ROOT / "tests" / "fixtures" / "v4" / "bert", path),

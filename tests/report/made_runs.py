@@ -46,6 +46,60 @@ def write_searched(root: Path, name: str = "auber", **changes: Any) -> Path:
     return folder
 
 
+def compared(score: float, share: float, milliseconds: float) -> dict[str, Any]:
+    """What a run compares before and after it."""
+    counts = {"parameters": round(4_000_000 * (0.4 + 0.6 * share)), "rows": 500, "tokens": 10}
+    return {"score": score, "multiply_adds": share, "milliseconds": milliseconds, **counts}
+
+
+def write_sized(root: Path, name: str = "sized", **changes: Any) -> Path:
+    """A run of `fisher` that made two sizes: 94.8 and 91.0 points of accuracy, 95.0 unpruned."""
+    sizes = []
+    plans: list[dict[str, Any]] = [
+        {"heads": {"0": [1]}, "neurons": {"0": "0-49", "2": "0-99"}},
+        {"heads": {"0": [1, 3], "2": [0]}, "neurons": {"0": "0-97", "1": "0-19", "2": "0-99"}},
+    ]
+    for keep, score, time, plan, lost in (
+        (0.5, 0.948, 4.0, plans[0], (1, 150)),
+        (0.25, 0.91, 2.5, plans[1], (3, 218)),
+    ):
+        sizes.append({
+            "name": f"{keep:g}",
+            "keep": keep,
+            "dev": {"score": score, "one_class": False, "majority": 0.5},
+            "train": {"score": 0.97},
+            "gap": 0.97 - score,
+            "heads": {"removed": lost[0], "total": 12, "layers": LAYERS, "per_layer": HEADS},
+            "neurons": {"removed": lost[1], "total": 300, "per_layer": 100},
+            "remaining": {"multiply_adds": keep, "parameters": 0.4 + 0.6 * keep, "length": 128},
+            "after": compared(score, keep, time),
+            "plan": plan,
+            "tuning": {"steps": 9, "seconds": 1.0},
+        })  # fmt: skip
+    chosen = {
+        key: value for key, value in sizes[-1].items() if key not in ("keep", "name", "tuning")
+    }
+    cost = {"rewards_asked": 0, "rewards_computed": 0, "tuning_steps": 18}
+    result = {
+        **make_result("rte", "fisher", 0, 0.91),
+        **chosen,
+        "rows": {"train": 2000, "dev": 500},
+        "before": compared(0.95, 1.0, 8.0),
+        "sizes": sizes,
+        "chosen": "0.25",
+        "protocol": "crossfit",
+        "cost": {**cost, "seconds": {"choosing": 1.0, "last": 2.0, "total": 3.5}},
+        "provenance": {**make_result("rte", "fisher", 0, 0.9)["provenance"], "device": "cpu"},
+        **changes,
+    }
+    folder = write_run(root, name, result)
+    (folder / "stages").mkdir()
+    scores = {str(i): {str(j): 0.1 * (i + j) for j in range(HEADS)} for i in range(LAYERS)}
+    plan = {"removed": plans[1], "importance": scores, "seconds": 1.0}
+    (folder / "stages" / "plan-0.25.json").write_text(json.dumps(plan))
+    return folder
+
+
 def _result(method: str, dev: float, changes: dict[str, Any]) -> dict[str, Any]:
     names = {key: changes.pop(key) for key in ("task", "method") if key in changes}
     return {**make_result("rte", method, 0, dev, **changes), **names}

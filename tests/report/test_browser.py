@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from auber.report.page import make_page, write_page
-from tests.report.made_runs import HOSTILE, write_ranked, write_searched
+from tests.report.made_runs import HOSTILE, write_ranked, write_searched, write_sized
 from tests.report.results import write_study
 
 CHROMIUM = shutil.which("chromium")
@@ -62,6 +62,12 @@ def run_page(tmp_path):
 
 
 @pytest.fixture
+def sizes_page(tmp_path):
+    places = [write_sized(tmp_path, "a"), write_sized(tmp_path, "b", sizes=[])]
+    return write_page(make_page(places), tmp_path / "out-sizes")[0]
+
+
+@pytest.fixture
 def study_page(tmp_path):
     write_study(
         tmp_path / "s",
@@ -76,11 +82,11 @@ def colour(page, selector, name="background-color"):
     )
 
 
-def test_pages_render_without_a_complaint(show, run_page, study_page):
-    for path in (run_page, study_page):
+def test_pages_render_without_a_complaint(show, run_page, sizes_page, study_page):
+    for path in (run_page, sizes_page, study_page):
         page = show(path)
-        assert page.inner_text("h2#verdict-title") == "Verdict"
-        assert page.locator("figure img").count() >= 2
+        assert page.inner_text("h2#verdict-title") == "Answer"
+        assert page.locator("figure img").count() >= 1
         assert page.locator("img").evaluate_all("all => all.every(each => each.naturalWidth > 100)")
 
 
@@ -95,6 +101,24 @@ def test_pointing_at_a_head_tells_about_it(show, run_page):
     assert box["x"] + box["width"] <= page.viewport_size["width"]
     page.mouse.move(2, 2)
     assert tip.is_hidden()
+
+
+def test_bars_are_as_long_as_the_neurons_left(show, sizes_page):
+    page = show(sizes_page)
+    bars = page.locator("table.heads").first.locator("td.bar")
+    assert bars.all_inner_texts() == ["50", "100", "0"]
+    shares = bars.evaluate_all(
+        "all => all.map(each => getComputedStyle(each).getPropertyValue('--share'))"
+    )
+    assert shares == ["50%", "100%", "0%"]
+    bars.first.hover()
+    assert page.inner_text("#tip") == "layer 0: 50 of 100 neurons left"
+    first = page.locator("table.heads").first.locator("[tabindex='0']")
+    first.focus()
+    page.keyboard.press("ArrowLeft")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    assert page.inner_text("#tip") == "layer 0: 50 of 100 neurons left", "the keyboard gets there"
 
 
 def test_the_keyboard_reaches_every_head(show, run_page):
@@ -141,10 +165,35 @@ def test_the_theme_follows_the_system_and_the_button(show, run_page):
     assert colour(page, "body") == white, "paper is white"
 
 
-def test_a_phone_needs_no_sideways_scrolling(show, run_page, study_page):
-    for path in (run_page, study_page):
+def test_a_phone_needs_no_sideways_scrolling(show, run_page, sizes_page, study_page):
+    for path in (run_page, sizes_page, study_page):
         page = show(path, viewport={"width": 390, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        scrolled = page.locator(".scroll:has(table)").evaluate_all(
+            "all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText)"
+        )
+        assert scrolled == []
+
+
+def test_on_a_phone_every_number_keeps_the_name_of_its_column(show, sizes_page):
+    page = show(sizes_page, viewport={"width": 390, "height": 800})
+    cell = page.locator(".models td[data-label='times as fast']", has_text="2.0").first
+    label = cell.evaluate("cell => getComputedStyle(cell, '::before').content")
+    assert label == '"times as fast"'
+    place, row = cell.bounding_box(), cell.locator("xpath=..").locator("th").bounding_box()
+    assert place["y"] > row["y"], "a row is a list below its name"
+
+
+def test_paper_has_no_menu_and_whole_tables(show, sizes_page):
+    page = show(sizes_page, viewport={"width": 680, "height": 900})
+    page.emulate_media(media="print")
+    for selector in ("nav", "#theme", ".file >> nth=0"):
+        assert not page.locator(selector).is_visible()
+    assert page.locator(".models table").bounding_box()["width"] <= 680
+    first, second = (page.locator("table.heads").nth(place).bounding_box() for place in (0, 1))
+    assert first["y"] == second["y"], "maps stand side by side"
+    assert not page.locator("details table").first.is_visible(), "folded tables stay folded"
 
 
 @pytest.mark.parametrize("first", [0, 3])

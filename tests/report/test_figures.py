@@ -1,16 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
-import pandas as pd
 import pytest
 
 from auber.report.analysis import analyse
 from auber.report.figures import (
     Point,
-    draw_bars,
+    draw_heads,
     draw_scores,
     draw_searches,
     draw_sizes,
@@ -18,7 +18,7 @@ from auber.report.figures import (
     to_svg,
     write_figure,
 )
-from auber.report.head_maps import make_shades
+from auber.report.head_maps import HeadMap
 from auber.report.layers import read_sources
 from auber.report.records import group
 from auber.report.runs import pool_runs
@@ -57,18 +57,6 @@ def test_scores(tmp_path):
     assert right < 80, "a wide interval does not set the axis"
 
 
-def test_bars():
-    bars = pd.DataFrame({"auber": [2.0, 1.0], "x": [0.0, 1.0]}, index=["rewards", "last"])
-    bars.loc["no"] = 0.0
-    colours = {"rewards": "#0b5fa5", "last": "#b5482a", "no": "#ffffff"}
-    figure = draw_bars({"": bars}, colours, "seconds")
-    words = texts(figure)
-    assert {"auber", "rewards", "last", "seconds", "3", "1"} <= set(words)
-    assert "no" not in words
-    places = [(patch.get_x(), patch.get_width()) for patch in figure.axes[0].patches]
-    assert places == [(0.0, 2.0), (0.0, 0.0), (2.0, 1.0), (0.0, 1.0)]
-
-
 def test_searches():
     layers = [
         SimpleNamespace(gains=gains, masks_scored=11, gain=None)
@@ -84,11 +72,28 @@ def test_searches():
 def test_sizes():
     line = [Point(25.0, 90.0), Point(50.0, 94.0, 93.0, 95.0), Point(100.0, 95.0)]
     panels = {"rte": {"fisher": line, "random": [Point(50.0, 80.0, -9.0, 99.0)]}}
+    panels["rte"]["unpruned"] = [Point(100, 95.0)]
     figure = draw_sizes(panels, "multiply-adds left, %")
-    assert {"rte", "fisher", "random", "multiply-adds left, %"} <= set(texts(figure))
+    assert {"rte", "fisher", "random", "multiply-adds left, %", "unpruned"} <= set(texts(figure))
     (axes,) = figure.axes
-    assert [*axes.lines[0].get_xdata()] == [25.0, 50.0, 100.0]
+    lines = {line.get_label(): line for line in axes.lines}
+    assert [*lines["fisher"].get_xdata()] == [25.0, 50.0, 100.0]
+    assert [*lines["fisher"].get_ydata()] == [90.0, 94.0, 95.0]
+    across = lines["unpruned"]
+    assert ([*across.get_ydata()], across.get_linestyle()) == ([95.0, 95.0], "--")
     assert axes.get_ylim()[0] > 70, "a wide interval does not set the axis"
+
+
+def test_maps_of_both_kinds_of_unit():
+    shades, texts_of = [[-10, 0], [0, 0]], [["", ""], ["", ""]]
+    bare = HeadMap("bare", shades, texts_of, removed=frozenset({(0, 0)}))
+    wide = replace(bare, title="wide", neurons=[30, 0], width=60)
+    figure = draw_heads([[bare, wide]])
+    assert {"bare.", "wide.", "30", "layer", "head"} <= set(texts(figure))
+    left, right = figure.axes
+    assert [len(axes.lines) for axes in (left, right)] == [1, 1], "one head is crossed"
+    assert [patch.get_width() for patch in left.patches] == []
+    assert [patch.get_width() for patch in right.patches] == [3.0, 0.0]
 
 
 @pytest.mark.parametrize("name", ["a", "runs/of-a-folder-with-a-long-name/seed-0/original+tuning"])
@@ -107,24 +112,8 @@ def test_intervals_of_scores_against_sizes_end_where_the_metric_does(tmp_path):
     assert (point.score, point.low, point.high) == (pytest.approx(79.5), 0.0, 100.0)
 
 
-@pytest.mark.parametrize(
-    ("values", "scale", "shades"),
-    [
-        ([[1.0, 2.0, 3.0, None]], "range", [1, 5, 10, 0]),
-        ([[1.0, 1.0]], "range", [10, 10]),
-        ([[2.0, -1.0, 0.0]], "signed", [10, -5, 1]),
-        ([[0.0, 1.0, 2.0]], "counts", [0, -5, -10]),
-        ([[None]], "range", [0]),
-        ([[1.0, float("nan"), float("inf")]], "signed", [10, 0, 0]),
-        ([[0.0, 0.0]], "counts", [0, 0]),
-    ],
-)
-def test_shades_of_heads(values, scale, shades):
-    assert make_shades(values, scale) == [shades]
-
-
 @pytest.mark.parametrize("name", [*HOSTILE, "$x^2$", r"\frac{", "名前"])
 def test_names_are_drawn_as_they_are(tmp_path, name):
-    figure = draw_bars({name: pd.DataFrame({name: [1.0]}, index=[name])}, {name: "#0b5fa5"}, name)
+    figure = draw_sizes({name: {name: [Point(50.0, 90.0)]}}, name)
     assert texts(figure).count(name) >= 2
     write_figure(figure, Path(tmp_path / "x.pdf"))

@@ -6,14 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from auber.report.answer import find_interval, standard_error
-from auber.report.figures import TIMES, find_sizes, time_parts
+from auber.report.answer import find_interval
+from auber.report.figures import Point, find_sizes
 from auber.report.layers import read_runs
-from auber.report.page import make_page, make_run_page, render_page
-from auber.report.records import RunRecord
-from auber.run.result_record import TIME_PARTS
-from auber.system.records import parse
-from tests.report.made_runs import LAYERS, PLAN, write_ranked, write_searched
+from auber.report.page import make_page, render_page
+from tests.report.made_runs import LAYERS, write_ranked, write_searched, write_sized
 from tests.report.results import make_result, write_run
 
 
@@ -44,25 +41,14 @@ def test_one_run(tmp_path):
     page = make_page([write_searched(tmp_path)])
     assert (page.title, page.subtitle) == ("auber on rte", "mpnet-base; rte; protocol seen; seed 0")
     (verdict,) = page.verdicts
-    assert verdict.headline == "accuracy 61.7 (dev, 277 rows): 3 of 12 heads removed."
+    assert verdict.headline == "With 75 % of the heads, dev accuracy is 61.7."
     text = " ".join(verdict.points)
-    for words in (
-        "interval of the dev score, over rows and not over seeds: 55.9 to 67.3.",
-        "Train 95.00, +33.27 points against dev.",
-        "a standard error of about 2.9 points",
-        "In 3 of 3 layers the search had scored a better mask than the chosen one, by up to 2.00 ",
-        "3000 rewards requested, 1500 computed; 10 s in total.",
-    ):
+    for words in ("Train accuracy is 95.0, +33.3 points against dev.",):
         assert words in text
     assert titles(page) == [
-        "Scores",
-        "Heads and neurons",
-        "Search",
-        "Time",
-        "Configuration",
-        "Provenance",
+        *("Heads and neurons", "Search", "Training and costs", "Configuration", "Provenance")
     ]
-    assert names(page) == ["heads", "search", "time"]
+    assert names(page) == ["heads", "search"]
     (maps,) = page.parts[0].maps.values()
     assert [found.title for found in maps] == [
         "3 of 12 heads removed",
@@ -71,7 +57,8 @@ def test_one_run(tmp_path):
     ]
     first = maps[0]
     assert first.shades[0] == [0, -10, 0, -10]
-    assert first.counts == ["-2", "", "-1"]
+    assert first.removed == {(0, 1), (0, 3), (2, 0)}
+    assert not first.bars, "no neuron was removed"
     _, rows, _ = layers_table(page)
     assert rows[0] == [
         *("0", "1, 3", "2", "70.00", "71.00", "72.00", "1.00", "60", "12", "9", "3.5"),
@@ -128,21 +115,26 @@ def test_a_choice_below_the_unpruned_layer(tmp_path):
 
 def test_runs_without_stages(tmp_path):
     page = make_page([write_run(tmp_path, "bare", make_result("rte", "random", 0, 0.6))])
-    assert names(page) == ["heads", "time"]
+    assert names(page) == ["heads"]
     start = make_result("rte", "original", 0, 0.6, kind="finetune")
     page = make_page([write_run(tmp_path, "start", start)])
-    assert (page.title, names(page)) == ("Fine-tuned start on rte", ["time"])
+    assert (page.title, names(page)) == ("Fine-tuned start on rte", [])
 
 
 def test_runs_side_by_side(tmp_path):
     page = make_page([write_searched(tmp_path), write_ranked(tmp_path, start="other weights")])
     assert page.title == "2 runs side by side"
     first, *others = page.verdicts
-    assert first.headline == "Single runs do not show a difference between methods or settings."
-    assert first.points[0] == "michel: +2.27 points on dev, +0 heads removed, against auber."
-    assert first.points[-1].endswith(" They did not start from the same fine-tuned weights.")
+    assert (
+        first.headline
+        == "Best dev accuracy: michel, 64.0 with 75 % of the heads (also the smallest)."
+    )
+    (caution,) = first.points
+    assert caution.startswith("Single runs do not show a difference between methods or settings. ")
+    assert caution.endswith(" They did not start from the same fine-tuned weights.")
+    assert [verdict.about for verdict in others] == ["auber", "michel"]
     assert not any("One run proves" in point for verdict in others for point in verdict.points)
-    assert names(page) == ["sizes", "heads", "search-1", "time"]
+    assert names(page) == ["sizes", "heads", "search-1"]
     (maps,) = page.parts[0].maps.values()
     assert maps[-1].title == "michel: Importance (how much the loss depends on the head)"
 
@@ -150,7 +142,17 @@ def test_runs_side_by_side(tmp_path):
 def test_runs_of_other_rows_are_not_compared(tmp_path):
     page = make_page([write_searched(tmp_path), write_ranked(tmp_path, data="other rows")])
     assert page.verdicts[0].headline.startswith("These runs have different rows or metrics")
-    assert "dev, +0 heads" not in " ".join(page.verdicts[0].points)
+    assert "Best" not in " ".join(page.verdicts[0].points)
+    assert "sizes" not in names(page), "no line joins them"
+
+
+def test_the_smallest_run_is_named_beside_the_best(tmp_path):
+    runs = [write_searched(tmp_path), write_ranked(tmp_path, **{"heads.removed": 2})]
+    (first, *_) = make_page(runs).verdicts
+    assert first.headline == (
+        "Best dev accuracy: michel, 64.0 with 83 % of the heads. "
+        "Smallest: auber, 61.7 with 75 % of the heads."
+    )
 
 
 def test_differing_settings_come_first(tmp_path):
@@ -167,91 +169,65 @@ def test_differing_settings_come_first(tmp_path):
     assert (differing.folded, every.folded, len(every.rows)) == (False, True, 5)
 
 
-def test_where_the_time_went(tmp_path):
-    assert list(TIMES)[:-1] == list(TIME_PARTS)
-    (run,) = read_runs([write_searched(tmp_path)])
-    parts = time_parts(run.record)
-    assert (parts["rewards"], parts["evaluation"], parts["other"]) == (4.0, 0.0, 0.5)
-
-
-def test_only_an_accuracy_has_a_standard_error(tmp_path):
-    (run,) = read_runs([write_searched(tmp_path, metric="matthews")])
-    assert standard_error(run.record) is None
-    (part,) = make_page([tmp_path / "auber"]).parts
-    assert "standard error" not in part.grids["scores"][0].cells
-    assert find_interval(run.record) is None
-
-
-def test_neurons_and_what_remains_are_shown(tmp_path):
-    folder = write_searched(
-        tmp_path,
-        plan={
-            "heads": {str(layer): heads for layer, heads in PLAN.items()},
-            "neurons": {"0": "0-98", "2": "5-6"},
-        },
-        neurons={"removed": 101, "total": 400, "per_layer": 100},
-        remaining={"multiply_adds": 0.504, "parameters": 0.7, "length": 128},
-    )
-    page = make_page([folder])
+def test_several_sizes(tmp_path):
+    page = make_page([write_sized(tmp_path)])
+    assert page.subtitle == "mpnet-base; rte; seed 0", "without rewards there is no protocol"
     (verdict,) = page.verdicts
-    assert verdict.headline.endswith(
-        ", multiply-adds 50 %, parameters 70 %: 3 of 12 heads and 101 of 400 neurons removed."
-    )
-    drawing = page.parts[0].figures["widths"]
-    labels = {text.get_text() for axes in drawing.figure.axes for text in axes.texts}
-    assert {"1", "98"} <= labels
-
-
-BEFORE = {"score": 0.95, "rows": 500, "multiply_adds": 1.0, "parameters": 100, "tokens": 128}
-BEFORE["milliseconds"] = 8.0
-AFTER = {**BEFORE, "score": 0.948, "multiply_adds": 0.5, "parameters": 70, "milliseconds": 4.0}
-SIZES = [
-    {
-        "keep": x,
-        "dev": {"score": score},
-        "remaining": {"multiply_adds": x, "parameters": x, "length": 128},
-        "after": AFTER,
-        "held_out": {"rows": 100, "score": 0.95, "loss": 0.2, "bound": 0.5, "is_within": True},
-    }
-    for x, score in ((0.5, 0.948), (0.25, 0.91))
-]
-
-
-def measured(tmp_path, **changes):
-    """A run of 500 dev rows that half of the model is left of."""
-    remaining = {"multiply_adds": 0.5, "parameters": 0.7, "length": 128}
-    folder = write_searched(tmp_path, remaining=remaining, **{"rows.dev": 500, "dev.score": 0.948})
-    (run,) = read_runs([folder])
-    content = {**run.record.to_json(), "before": BEFORE, "after": AFTER, **changes}
-    return replace(run, record=parse(RunRecord, content, "run", "x"))
-
-
-def test_the_answer_compares_with_the_fine_tuned_model(tmp_path):
-    run = measured(tmp_path)
-    (verdict,) = make_run_page([run]).verdicts
+    assert verdict.about == "sized, 0.25 of 2 sizes"
     assert verdict.headline == (
-        "accuracy 95.0 -> 94.8 (dev, 500 rows), multiply-adds 50 %, parameters 100 -> 70, 8.0 ms "
-        "-> 4.0 ms per row of 128 tokens on NVIDIA H200: 3 of 12 heads removed."
+        "With 25 % of the multiply-adds and 2.2 M parameters (unpruned: 4.0 M), dev accuracy is "
+        "91.0 (unpruned: 95.0) on 500 rows, and a row of 10 tokens takes 2.5 ms (unpruned: 8.0 "
+        "ms) on a CPU."
     )
-    assert "interval of the difference, over rows and not over seeds: -3.0 to +2.6" in " ".join(
-        verdict.points
+    assert names(page) == ["sizes", "heads"]
+    assert titles(page) == [
+        "Heads and neurons",
+        "Training and costs",
+        "Configuration",
+        "Provenance",
+    ]
+
+
+def test_why_a_size_was_chosen_comes_first(tmp_path):
+    config = {"seed": 0, "size.tolerance": 5.0}
+    (verdict,) = make_page([write_sized(tmp_path, config=config)]).verdicts
+    assert verdict.points[0] == (
+        "Chosen: 0.25, the smallest size tried, which loses at most 5 points (95 %)."
     )
 
 
 def test_the_score_is_drawn_against_the_size(tmp_path):
-    run = measured(tmp_path, sizes=SIZES)
-    panels, axis = find_sizes({"rte": {"auber": [run]}}, pooled=False)
+    (run,) = read_runs([write_sized(tmp_path)])
+    panels, axis = find_sizes({"rte": {"fisher": [run]}}, pooled=False)
     assert axis == "multiply-adds left, %"
-    points = {point.size: point.score for point in panels["rte"]["auber"]}
-    assert points == {25.0: pytest.approx(91.0), 50.0: pytest.approx(94.8), 100.0: 95.0}
-    page = make_run_page([run])
-    assert "sizes" in names(page)
-    sizes = [[*row.values()] for row in page.parts[0].grids["scores"][1].rows]
-    assert sizes[0] == ["50 %", "94.80", "50.0 %", "50.0 %", "4", "0.2, at most 0.5 (95 %)"]
+    line = [(25.0, 91.0), (50.0, 94.8), (100.0, 95.0)]
+    assert [pytest.approx(point[:2]) for point in panels["rte"]["fisher"]] == line
+    assert panels["rte"]["unpruned"] == [Point(100, 95.0)]
     without = replace(run, record=run.record.model_copy(update={"remaining": None}))
-    panels, axis = find_sizes({"rte": {"auber": [without, without]}}, pooled=True)
-    (point,) = panels["rte"]["auber"]
+    panels, axis = find_sizes({"rte": {"fisher": [without, without]}}, pooled=True)
+    (point,) = panels["rte"]["fisher"]
     assert (axis, point.size) == ("heads left, %", 75.0)
+
+
+def test_seeds_of_several_sizes_are_pooled_size_by_size(tmp_path):
+    runs = read_runs([write_sized(tmp_path, name, seed=seed) for seed, name in enumerate("ab")])
+    panels, _ = find_sizes({"rte": {"fisher": runs}}, pooled=True)
+    assert [(point.size, point.score) for point in panels["rte"]["fisher"]] == [
+        (25.0, pytest.approx(91.0)),
+        (50.0, pytest.approx(94.8)),
+    ]
+
+
+def drawn_lines(page):
+    """The labels of the lines of scores against sizes, with their sizes."""
+    (axes,) = page.parts[0].figures["sizes"].figure.axes
+    lines = {line.get_label(): line.get_xdata() for line in axes.lines}
+    return {label: [*map(round, sizes)] for label, sizes in lines.items() if label != "unpruned"}
+
+
+def test_each_run_has_a_line_from_the_unpruned_model(tmp_path):
+    runs = [write_sized(tmp_path, "a"), write_sized(tmp_path, "b", sizes=[])]
+    assert drawn_lines(make_page(runs)) == {"a": [25, 50, 100], "b": [25, 100]}
 
 
 @pytest.mark.parametrize(
@@ -262,17 +238,13 @@ def test_an_interval_ends_at_0_and_100(tmp_path, dev, rows, interval):
     assert find_interval(run.record) == pytest.approx(interval, abs=0.1)
 
 
-def test_the_orders_of_each_size(tmp_path):
+def test_the_agreement_of_rows_without_labels(tmp_path):
     orders = {"groups": 8, "same_first": 0.75, "ndcg": 0.96, "low_ndcg": 0.9, "spearman": 0.8}
     agreement = {"metrics": {"spearman": 0.9}, "orders": orders}
-    sizes = [{**size, "agreement": agreement} for size in SIZES]
-    run = measured(tmp_path, sizes=sizes, agreement=agreement, answered=True, metric="spearman")
-    page = make_run_page([run])
-    cells = page.parts[0].grids["scores"][1].rows[0]
-    assert cells["same first row"] == "75.0 % of 8 groups"
-    assert (cells["NDCG@10"], cells["rank correlation"]) == ("0.960", "0.800")
-    (verdict,) = page.verdicts
-    assert verdict.headline.startswith("spearman with the unpruned model 94.8 (dev, 500 rows), ")
+    changes = {"agreement": agreement, "answered": True, "metric": "spearman"}
+    (verdict,) = make_page([write_sized(tmp_path, **changes)]).verdicts
+    words = ", dev spearman with the unpruned model is 91.0 on 500 rows, and a row of 10 tokens "
+    assert words in verdict.headline
     assert verdict.points[0] == (
         "Agreement with the unpruned model: spearman 90.0; within 8 groups: same first row in "
         "75.0 %, NDCG@10 0.960 (a tenth below 0.900), rank correlation 0.800."

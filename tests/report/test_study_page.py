@@ -31,14 +31,14 @@ def test_a_study(tmp_path):
         "Scores",
         "Comparisons",
         "Heads and neurons",
-        "Time",
+        "Training and costs",
         "Tasks",
         "How to read the tables",
         "Every run",
         "Configuration",
         "Provenance",
     ]
-    assert names(page) == ["sizes", "scores", "heads", "time"]
+    assert names(page) == ["sizes", "scores", "heads"]
     auber, random = page.parts[0].maps["rte"]
     assert (auber.title, random.title) == ("auber, 3 runs", "random, 3 runs")
     assert auber.texts[5][9] == "layer 5, head 9: removed in 3 of 3"

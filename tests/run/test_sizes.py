@@ -242,8 +242,15 @@ def test_before_and_after(half, start):
     assert before["milliseconds"] > 0
     assert after["milliseconds"] > 0
     line = describe_change(pruned.result)
-    assert line.startswith(f"accuracy {100 * before['score']:.1f} -> {100 * after['score']:.1f} (")
-    assert line.endswith(" tokens on this CPU")
+    share = f"{100 * after['multiply_adds']:.0f}"
+    assert line.startswith(
+        f"With {share} % of the multiply-adds and {after['parameters']:,} parameters (unpruned: "
+    )
+    score, old_score = (f"{100 * each['score']:.1f}" for each in (after, before))
+    assert (
+        f", dev accuracy is {score} (unpruned: {old_score}) on {after['rows']} rows, and a " in line
+    )
+    assert line.endswith(" on this CPU")
 
 
 @pytest.mark.parametrize("tolerance", [10, 100])

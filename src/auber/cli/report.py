@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from auber.report.runs import LeftOut
     from auber.report.tables import Table
 
+_WIDE = ["95 % interval", "heads removed", "neurons removed"]  # columns for the page alone
 _UNWRITTEN = "not written; choose a folder with --out DIR"
 
 
@@ -154,6 +155,9 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
             print(screen.wrap(f"{verdict.about}{label}: {verdict.headline}", later="  "))
             for point in verdict.points:
                 print(screen.wrap(point, first="  ", later="    "))
+        for grid in page.models:
+            cells = grid.cells.drop(columns=_WIDE, errors="ignore")
+            screen.print_table([*cells], cells.to_numpy().tolist(), title=grid.title)
         if page.report is not None:
             _print_report(page.report, page.tables)
             print(f"tables: {out or _UNWRITTEN}")

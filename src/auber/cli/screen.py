@@ -224,11 +224,12 @@ def describe_result(result: dict[str, Any]) -> list[str]:
     dev, cost, learned = result["dev"], result["cost"], result.get("learned")
     others = {"fold models": cost.get("scout_steps"), "gates": cost.get("gate_steps")}
     more = ", ".join(f"{steps} of {name}" for name, steps in others.items() if steps)
+    protocol = f"protocol {result['protocol']}, " if cost["rewards_asked"] else ""
     rewards = f"{cost['rewards_computed']} rewards computed of {cost['rewards_asked']} requested; "
     return [
         f"dev {measure_of(result)} {100 * dev['score']:.2f}, train "
-        f"{100 * result['train']['score']:.2f}, gap {100 * result['gap']:+.2f} points (protocol "
-        f"{result['protocol']}, seed {result['seed']})",
+        f"{100 * result['train']['score']:.2f}, gap {100 * result['gap']:+.2f} points "
+        f"({protocol}seed {result['seed']})",
         describe_size(result),
         f"{rewards if cost['rewards_asked'] else ''}"
         f"{cost['tuning_steps']} tuning steps{f' (and {more})' if more else ''}; "

@@ -15,7 +15,7 @@ from auber.metrics.statistics import FEWEST_PAIRS
 from auber.report.analysis import OTHER_START, Row, Section
 from auber.report.layers import Run
 from auber.report.records import CONTROL, RunRecord, count
-from auber.run.summary import describe_agreement, describe_change
+from auber.run.summary import describe_agreement, describe_change, describe_choice
 
 _MORE_RUNS = (
     f"For a verdict: auber study with at least {FEWEST_PAIRS} seeds and the control {CONTROL}, "
@@ -41,30 +41,35 @@ def judge_runs(runs: Sequence[Run]) -> tuple[Verdict, ...]:
     """Return a comparison of several runs, and what each of them kept and cost."""
     alone = len(runs) == 1
     own = (
-        Verdict(run.label, f"{describe(run.record)}.", tuple(_judge(run, alone=alone)))
+        Verdict(_name_size(run), f"{describe(run.record)}.", tuple(_judge(run, alone=alone)))
         for run in runs
     )
     return (*_compare(runs), *own)
 
 
+def _name_size(run: Run) -> str:
+    chosen, sizes = run.record.chosen, run.record.sizes
+    return run.label if chosen is None else f"{run.label}, {chosen.keep:g} of {len(sizes)} sizes"
+
+
 def describe(record: RunRecord) -> str:
-    """Return the score, the size and the speed of a run beside those of its fine-tuned model."""
-    device = "a CPU" if record.origin.device == "cpu" else record.origin.device
-    words = describe_change({**record.to_json(), "provenance": {"device": device}})
+    """Return the size, score and time of a run beside those of its fine-tuned model."""
+    words = describe_change({**record.to_json(), "provenance": {"device": record.device}})
     if words is None:
-        words = f"{record.measure} {100 * record.dev:.1f} (dev, {count(record.dev_rows, 'row')})"
-        if record.remaining is not None:
-            words += f", multiply-adds {100 * record.remaining.multiply_adds:.0f} %"
-            words += f", parameters {100 * record.remaining.parameters:.0f} %"
-    total, neurons = record.layers * record.heads, record.neurons
-    units = f"{record.removed} of {total} heads" if record.removed else "no head"
-    if neurons is not None and neurons.removed:
-        units += f" and {neurons.removed:,} of {neurons.total:,} neurons"
-    return f"{words}: {units} removed"
+        words = f"dev {record.measure} is {100 * record.dev:.1f}"
+        words = f"{_describe_share(record)}, {words}" if record.removed else f"D{words[1:]}"
+    return words
 
 
-def find_interval(record: RunRecord) -> tuple[float, float] | None:
+def _describe_share(record: RunRecord) -> str:
+    units = "multiply-adds" if record.remaining else "heads"
+    return f"With {100 * record.share_left:.0f} % of the {units}"
+
+
+def find_interval(record: RunRecord, score: float | None = None) -> tuple[float, float] | None:
     """Return the 95 % interval of an accuracy or of its change in points, None for other metrics.
+
+    `score` is that of one of several sizes; without it, the run's.
 
     It is that of Agresti and Coull, of a difference that of Agresti and Caffo: without pseudo-rows
     a perfect score would seem certain. The two models of a difference are treated as independent,
@@ -72,10 +77,11 @@ def find_interval(record: RunRecord) -> tuple[float, float] | None:
     """
     if record.metric != "accuracy" or not record.dev_rows:
         return None
+    score = record.dev if score is None else score
     if record.before is None or record.answered:  # the unpruned model agrees with itself
-        centre, error = _share(record.dev, record.dev_rows, 4)
+        centre, error = _share(score, record.dev_rows, 4)
         return 100 * max(0.0, centre - _Z * error), 100 * min(1.0, centre + _Z * error)
-    was, now = (_share(score, record.dev_rows, 2) for score in (record.before.score, record.dev))
+    was, now = (_share(each, record.dev_rows, 2) for each in (record.before.score, score))
     change, error = now[0] - was[0], math.hypot(now[1], was[1])
     return 100 * max(-1.0, change - _Z * error), 100 * min(1.0, change + _Z * error)
 
@@ -84,11 +90,6 @@ def _share(score: float, rows: int, added: int) -> tuple[float, float]:
     """Return a share of rows and its standard error after adding rows, half of them right."""
     share = (score * rows + added / 2) / (rows + added)
     return share, math.sqrt(share * (1 - share) / (rows + added))
-
-
-def standard_error(record: RunRecord) -> float | None:
-    """Return the standard error of an accuracy in points, None for other metrics."""
-    return 100 * _share(record.dev, record.dev_rows, 4)[1] if record.metric == "accuracy" else None
 
 
 def search_start(runs: Iterable[Run]) -> str:
@@ -105,15 +106,13 @@ def name_layers(layers: Sequence[int]) -> str:
 def _judge(run: Run, *, alone: bool) -> Iterator[str]:
     record = run.record
     gap = 100 * (record.train - record.dev)
-    interval = find_interval(record)
-    if interval is not None:
-        is_score = record.before is None or record.answered
-        low, high = (f"{end:.1f}" if is_score else f"{end:+.1f}" for end in interval)
-        what = "dev score" if is_score else "difference"
-        yield f"95 % interval of the {what}, over rows and not over seeds: {low} to {high}."
+    if record.chosen is not None:
+        choice = describe_choice(record.to_json(), f"{record.chosen.keep:g}")
+        if choice is not None:
+            yield f"{choice[0].upper()}{choice[1:]}."
     if (agreement := describe_agreement(record.to_json())) is not None:
         yield f"{agreement[0].upper()}{agreement[1:]}."
-    yield f"Train {100 * record.train:.2f}, {gap:+.2f} points against dev."
+    yield f"Train {record.measure} is {100 * record.train:.1f}, {gap:+.1f} points against dev."
     if record.one_class:
         yield "Careful: the model gives every dev row the same answer, so its score means nothing."
     elif record.equals_majority:
@@ -122,56 +121,40 @@ def _judge(run: Run, *, alone: bool) -> Iterator[str]:
         share = 100 * (record.majority or 0)
         yield f"Careful: always giving the most frequent class scores {share:.2f}."
     if alone:
-        yield f"One run proves nothing.{_doubt(record)} {_MORE_RUNS}"
+        yield f"One run proves nothing. {_MORE_RUNS}"
     below = [layer.index for layer in run.layers if layer.is_worse]
     if below:
         start = search_start([run])
         yield f"The choice scored below {start} on the reward set in {name_layers(below)}."
-    missed = [100 * layer.missed for layer in run.layers if layer.missed is not None]
     if run.size_was_given:
         yield "The layers share the given number of heads so that the sum of gains is largest."
-    elif missed and max(missed) > 0:
-        yield (
-            f"In {sum(points > 0 for points in missed)} of {len(missed)} layers the search had "
-            f"scored a better mask than the chosen one, by up to {max(missed):.2f} points of "
-            "reward."
-        )
     before = record.removed - sum(len(layer.removed) for layer in run.layers)
     if run.searched and before:
         yield f"{before} of the heads were removed before this run."
-    if record.rewards_asked:
-        yield (
-            f"{record.rewards_asked} rewards requested, {record.rewards_computed} computed; "
-            f"{record.seconds:.0f} s in total."
-        )
 
 
 def _compare(runs: Sequence[Run]) -> Iterator[Verdict]:
-    """Compare runs with the first one if their scores mean the same."""
+    """Compare runs if their scores mean the same."""
     if len(runs) < 2:
         return
     first = runs[0].record
     if len({(run.record.data, run.record.metric) for run in runs}) > 1:
         headline = "These runs have different rows or metrics: their scores are not comparable."
-        points = ["Heads, searches and times are still shown."]
-    else:
-        headline = "Single runs do not show a difference between methods or settings."
-        points = [
-            f"{run.label}: {100 * (run.record.dev - first.dev):+.2f} points on dev, "
-            f"{run.record.removed - first.removed:+d} heads removed, against {runs[0].label}."
-            for run in runs[1:]
-        ]
-        same_start = len({run.record.start for run in runs}) == 1
-        start = "" if same_start else " They did not start from the same fine-tuned weights."
-        points.append(f"{_MORE_RUNS}{_doubt(first)}{start}")
-    yield Verdict("Side by side", headline, tuple(points))
+        yield Verdict("Side by side", headline, ("Heads, searches and times are still shown.",))
+        return
+    best = max(runs, key=lambda run: (run.record.dev, -run.record.share_left))
+    smallest = min(runs, key=lambda run: (run.record.share_left, -run.record.dev))
+    headline = f"Best dev {first.measure}: {_name(best)}"
+    headline += " (also the smallest)." if best is smallest else f". Smallest: {_name(smallest)}."
+    same_start = len({run.record.start for run in runs}) == 1
+    start = "" if same_start else " They did not start from the same fine-tuned weights."
+    caution = "Single runs do not show a difference between methods or settings."
+    yield Verdict("Side by side", headline, (f"{caution} {_MORE_RUNS}{start}",))
 
 
-def _doubt(record: RunRecord) -> str:
-    error = standard_error(record)
-    if error is None:
-        return ""
-    return f" A score on {record.dev_rows} rows has a standard error of about {error:.1f} points."
+def _name(run: Run) -> str:
+    share = _describe_share(run.record).removeprefix("With ")
+    return f"{run.label}, {100 * run.record.dev:.1f} with {share}"
 
 
 # --- studies ---

@@ -28,13 +28,11 @@ from auber.report.analysis import Section, summarise
 from auber.report.head_maps import SHADES, HeadMap
 from auber.report.layers import Layer, Run
 from auber.report.records import RunRecord, group
-from auber.run.result_record import TIME_PARTS
 
 COLOURS = (
     "#0b5fa5", "#b5482a", "#3a7d34", "#7a4fa3", "#8a6d00", "#4aa3df", "#d1638f", "#2f8f8f",
     "#9ac04a", "#e0a030", "#222222", "#777777",
 )  # fmt: skip
-TIMES = {**{name: part.words for name, part in TIME_PARTS.items()}, "other": "other"}
 GAIN, LOSS, GREY, FAINT, INK = COLOURS[0], COLOURS[1], "#777777", "#e4e4e4", "#222222"
 
 _STYLE: Any = {
@@ -60,6 +58,7 @@ _STYLE: Any = {
 }
 RunsByTask = Mapping[str, Mapping[str, Sequence[Run]]]  # runs by task, then by method or label
 Interval = tuple[float | None, float | None]
+UNPRUNED = "unpruned"
 _LETTER = 0.062  # inches, its mean width in this size
 _WIDEST_INTERVAL = 15.0  # points; a wider one does not set the axis
 
@@ -133,69 +132,6 @@ def add_legend(figure: Figure, *every: Axes) -> None:
     figure.legend(handles.values(), list(handles), loc="outside lower center", ncols=columns)
 
 
-def draw_bars(
-    panels: Mapping[str, pd.DataFrame], colours: Mapping[str, str], x_label: str
-) -> Figure:
-    """Draw a bar for each column of each panel, stacked from the rows that `colours` names."""
-    used = [part for part in colours if any(bars.loc[part].any() for bars in panels.values())]
-    with style():
-        figure, drawn = _make_panels(panels, x_label)
-        for (axes, places), bars in zip(drawn, panels.values(), strict=True):
-            ends = np.zeros(len(places))
-            for part in used:
-                drawn_part = axes.barh(
-                    places, bars.loc[part], 0.7, left=ends, color=colours[part], label=part
-                )
-                ends += bars.loc[part]
-                if part == used[-1]:
-                    axes.bar_label(
-                        drawn_part, [f"{end:.0f}" for end in ends], padding=3, color=GREY
-                    )
-            axes.grid(visible=False, axis="y")
-            axes.margins(x=0.15 if len(panels) == 1 else 0.25)  # room for the totals
-            axes.set_xlim(left=0)
-        if len(used) > 1:
-            add_legend(figure, drawn[0][0])
-    return figure
-
-
-def draw_times(cells: RunsByTask) -> Figure:
-    """Draw where the seconds of the runs of a name went, by task."""
-    panels = {
-        task: pd.DataFrame({
-            name: pd.DataFrame([time_parts(run.record) for run in runs]).mean()
-            for name, runs in of_task.items()
-        })
-        for task, of_task in cells.items()
-    }  # fmt: skip
-    colours = dict(zip(TIMES.values(), itertools.cycle(COLOURS), strict=False))
-    return draw_bars(panels, colours, "seconds")
-
-
-def time_parts(record: RunRecord) -> dict[str, float]:
-    """Return where the seconds of a run went."""
-    parts = {words: record.times.get(name, 0.0) for name, words in TIMES.items()}
-    return {**parts, "other": max(record.seconds - sum(parts.values()), 0.0)}
-
-
-def draw_widths(rows: Mapping[str, Sequence[Run]]) -> Figure:
-    """Draw how many neurons are left in each layer, mean over the runs of a name."""
-    panels, widest = {}, 0
-    for name, runs in rows.items():
-        left = []
-        for record in (run.record for run in runs):
-            if record.neurons is not None:
-                width, gone = record.neurons.per_layer, record.plan.neurons
-                left.append([width - len(gone.get(i, ())) for i in range(record.layers)])
-                widest = max(widest, width)
-        means = pd.DataFrame(left).mean().rename(lambda layer: f"layer {layer}")
-        panels[name] = means.to_frame("left").T
-    figure = draw_bars(panels, {"left": GAIN}, "neurons")
-    for axes in figure.axes:
-        axes.set_xlim(0, 1.25 * widest)
-    return figure
-
-
 def draw_scores(section: Section, cells: RunsByTask) -> Figure:
     """Draw single scores as circles, means as dots, and intervals, with a panel for each task."""
     panels = {}
@@ -262,35 +198,55 @@ def find_sizes(cells: RunsByTask, *, pooled: bool) -> tuple[dict[str, dict[str, 
         if not has_adds:
             left = 1 - record.removed / (record.layers * record.heads)
             return [Point(100 * left, 100 * record.dev)]
-        found = [(record.remaining.multiply_adds if record.remaining else 1.0, record.dev)]
-        if record.before is not None:
-            found.append((record.before.multiply_adds, record.before.score))
-        found += [(each.remaining.multiply_adds, each.dev.score) for each in record.sizes]
-        return [Point(100 * size, 100 * score) for size, score in found]
+        found = {each.remaining.multiply_adds: each.dev.score for each in record.sizes}
+        found[record.share_left] = record.dev
+        if record.before is not None and not pooled:
+            found.setdefault(record.before.multiply_adds, record.before.score)
+        return [Point(100 * size, 100 * found[size]) for size in sorted(found)]
 
     def line(runs: Sequence[Run]) -> list[Point]:
         every = [points(run.record) for run in runs]
-        if not pooled or len(runs) == 1:
+        if not pooled or len({len(of) for of in every}) > 1:
             return sorted({point for of in every for point in of})
-        found = summarise([of[0].score for of in every], runs[0].record.metric)
-        return [Point(fmean(of[0].size for of in every), found.mean, found.low, found.high)]
+        if len(every) == 1:
+            return every[0]
+        found = []
+        for of in zip(*every, strict=True):
+            mean = summarise([point.score for point in of], runs[0].record.metric)
+            size = fmean(point.size for point in of)
+            found.append(Point(size, mean.mean, mean.low, mean.high))
+        return found
 
-    panels = {
-        task: {name: line(runs) for name, runs in of_task.items()}
-        for task, of_task in cells.items()
-    }
+    panels = {}
+    for task, of_task in cells.items():
+        every = [run.record for runs in of_task.values() for run in runs]
+        if not pooled and len({(record.data, record.metric) for record in every}) > 1:
+            continue  # their scores are not comparable
+        panels[task] = {name: line(runs) for name, runs in of_task.items()}
+        before = [record.before for record in every]
+        scores = {each.score for each in before if each and each.multiply_adds == 1}
+        if len(scores) == 1 and None not in before and not pooled:
+            panels[task][UNPRUNED] = [Point(100, 100 * scores.pop())]
     return panels, "multiply-adds left, %" if has_adds else "heads left, %"
 
 
 def draw_sizes(panels: Mapping[str, Mapping[str, Sequence[Point]]], axis: str) -> Figure:
-    """Draw scores against sizes: a line for each name, or a dot if it has one size."""
-    names = dict.fromkeys(name for lines in panels.values() for name in lines)
+    """Draw scores against sizes: a line for each name, or a dot if it has one size.
+
+    The score of the unpruned model is a dashed line across.
+    """
+    names = dict.fromkeys(name for of in panels.values() for name in of if name != UNPRUNED)
     colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
     with style():
-        figure, every = make_figure(len(panels), 2.5, 2.0, most=2, room=(0.3, 0.3))
-        for axes, (title, lines) in zip(every, panels.items(), strict=True):
+        alone = len(panels) == 1
+        width, height = (2.9, 2.2) if alone else (2.5, 2.0)
+        figure, every = make_figure(len(panels), width, height, most=2, room=(0.3, 0.3))
+        for axes, (title, of) in zip(every, panels.items(), strict=True):
             axes.set_title(title, loc="left")
             axes.set(xlabel=axis, ylabel="dev score, points")
+            lines = {name: points for name, points in of.items() if name != UNPRUNED}
+            if UNPRUNED in of:
+                axes.axhline(of[UNPRUNED][0].score, color=GREY, ls="--", lw=1, label=UNPRUNED)
             dots = {name: points[0].size for name, points in lines.items() if len(points) == 1}
             for name, points in lines.items():
                 # Dots of nearly the same size would hide each other.
@@ -302,7 +258,7 @@ def draw_sizes(panels: Mapping[str, Mapping[str, Sequence[Point]]], axis: str) -
                 for x, (_, _, low, high) in zip(sizes, points, strict=True):
                     if low is not None and high is not None:
                         axes.plot((x, x), (low, high), color=colour, linewidth=1, alpha=0.6)
-            points = [point for line in lines.values() for point in line]
+            points = [point for line in of.values() for point in line]
             intervals = [(point.low, point.high) for point in points]
             axes.set_ylim(*_limits([point.score for point in points], intervals))
             axes.set_xlim(0, 108)
@@ -337,12 +293,13 @@ def draw_searches(panels: Mapping[str, Sequence[Layer]]) -> Figure:
 
 
 def draw_heads(rows: Sequence[Sequence[HeadMap]]) -> Figure:
-    """Draw rows of maps: layers downwards, heads to the right, removed ones crossed."""
+    """Draw rows of maps: layers downwards, heads to the right, removed ones crossed, and bars."""
     columns = max(map(len, rows))
     every = [each for row in rows for each in (*row, *[None] * (columns - len(row)))]
     layers, heads = np.max([np.shape(each.shades) for row in rows for each in row], axis=0)
     cell = min(0.2, 2.6 / heads)  # inches
-    width, height = max(cell * (heads + 3), 2.2), cell * layers + 0.7
+    room = 10 if any(each and each.neurons for each in every) else 1  # cells for bars
+    width, height = max(cell * (heads + 2 + room), 2.2), cell * layers + 0.7
     colours = LinearSegmentedColormap.from_list("heads", [LOSS, FAINT, GAIN], 2 * SHADES + 1)
     with style():
         figure, all_axes = make_figure(len(every), width, height, most=columns, room=(0.3, 0.3))
@@ -357,8 +314,10 @@ def draw_heads(rows: Sequence[Sequence[HeadMap]]) -> Figure:
             axes.set_xticks([0, last], ["0", "stop" if each.stop else str(last)])
             axes.set_yticks([0, bottom])
             axes.set_anchor("W")
-            for layer, text in enumerate(each.counts):
-                axes.text(last + 0.8, layer, text, va="center", color=GREY)
+            for layer, (percent, number, _) in enumerate(each.bars):
+                axes.barh(layer, 6 * percent / 100, 0.7, left=last + 1, color=GAIN)
+                axes.text(last + 1.3 + 6 * percent / 100, layer, number, va="center", color=GREY)
+            axes.set_xlim(-0.5, last + room - 0.5)
             letters = int(width / _LETTER) - 5
             title = textwrap.fill(f"{each.title}. {each.legend}".strip(), letters)
             axes.set_title(title, loc="left")

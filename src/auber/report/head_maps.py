@@ -1,4 +1,4 @@
-"""Maps of heads: which are removed, how they were ranked, and what the agent expects of them."""
+"""Maps of units: removed heads, neurons left, how heads were ranked, what the agent expects."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from auber.models.plan import PruningPlan
 from auber.report.layers import Head, Run
 from auber.report.records import CONTROLS, count
 
@@ -30,7 +31,10 @@ _VALUES = (
 
 @dataclass(frozen=True)
 class HeadMap:
-    """A shade for each head by layer, from -SHADES (loss) to SHADES (gain); 0 has no colour."""
+    """A row for each layer: a shade for each head and, if neurons were removed, a bar.
+
+    Shades go from -SHADES (loss) to SHADES (gain); 0 has no colour.
+    """
 
     title: str
     shades: Sequence[Sequence[int]]
@@ -39,7 +43,20 @@ class HeadMap:
     note: str = ""  # what the numbers are, on the page
     removed: frozenset[tuple[int, int]] = frozenset()
     stop: bool = False  # the last column is the action of stopping
-    counts: Sequence[str] = ()  # behind the rows
+    neurons: Sequence[float] = ()  # left in each layer, drawn as bars behind the rows
+    width: int = 0  # neurons in each layer before pruning
+
+    @property
+    def bars(self) -> list[tuple[int, str, str]]:
+        """The length in percent, the number and the description of each bar."""
+        return [
+            (
+                round(100 * left / self.width),
+                f"{left:,.0f}",
+                f"layer {layer}: {left:,.0f} of {self.width:,} neurons left",
+            )
+            for layer, left in enumerate(self.neurons)
+        ]
 
 
 def make_shades(values: Sequence[Sequence[float | None]], scale: str) -> list[list[int]]:
@@ -67,7 +84,7 @@ def map_heads(cells: Mapping[str, Mapping[str, Sequence[Run]]]) -> dict[str, lis
     for task, of_task in cells.items():
         for name, runs in of_task.items():
             record = runs[0].record
-            if record.is_start or (name in CONTROLS and not record.removed):
+            if record.is_start or (record.method in CONTROLS and not record.removed):
                 continue
             if len(runs) == 1:
                 prefix = f"{name}: " if len(of_task) > 1 else ""
@@ -89,7 +106,42 @@ def _map_runs(name: str, runs: Sequence[Run]) -> HeadMap:
         for i, row in enumerate(numbers)
     ]
     shades = make_shades(numbers.tolist(), "counts")
-    return HeadMap(f"{name}, {count(len(runs), 'run')}", shades, texts, "Stronger: in more runs.")
+    lefts = [left for run in runs if (left := _count_neurons(run, run.record.plan))]
+    bars = {}
+    if len(lefts) == len(runs):
+        bars = {"neurons": np.mean(lefts, axis=0).tolist(), "width": _width(runs[0])}
+    legend = "Stronger: in more runs." + (" Bars: neurons left, mean." if bars else "")
+    return HeadMap(f"{name}, {count(len(runs), 'run')}", shades, texts, legend, **bars)
+
+
+def _width(run: Run) -> int:
+    return run.record.neurons.per_layer if run.record.neurons else 0
+
+
+def _count_neurons(run: Run, plan: PruningPlan) -> list[int]:
+    """Return the neurons left in each layer, empty if none is removed."""
+    if not plan.num_neurons:
+        return []
+    return [_width(run) - len(plan.neurons.get(layer, ())) for layer in range(run.record.layers)]
+
+
+def _map_plan(run: Run, plan: PruningPlan, size: str) -> HeadMap:
+    """Return the heads and neurons that a plan removes."""
+    layers, heads = range(run.record.layers), range(run.record.heads)
+    removed = frozenset((layer, head) for layer, gone in plan.heads.items() for head in gone)
+    shades = make_shades(
+        [[float((layer, head) in removed) for head in heads] for layer in layers], "counts"
+    )
+    texts = [["; ".join(_head_facts(run, plan, layer, head)) for head in heads] for layer in layers]
+    title = f"{size}{len(removed)} of {len(layers) * len(heads)} heads removed"
+    neurons, legend = _count_neurons(run, plan), "Crossed: removed."
+    if neurons:
+        total = _width(run) * len(layers)
+        title = title.replace(" removed", f" and {plan.num_neurons:,} of {total:,} neurons removed")
+        legend += " Bars: neurons left."
+    return HeadMap(
+        title, shades, texts, legend, removed=removed, neurons=neurons, width=_width(run)
+    )
 
 
 def _map_run(run: Run) -> Iterator[HeadMap]:
@@ -99,21 +151,10 @@ def _map_run(run: Run) -> Iterator[HeadMap]:
     def grid(values: Mapping[Head, float], width: int) -> list[list[float | None]]:
         return [[values.get((layer, head)) for head in range(width)] for layer in layers]
 
-    texts = [["; ".join(_head_facts(run, layer, head)) for head in heads] for layer in layers]
-    removed = frozenset(
-        (layer, head) for layer, gone in run.record.plan.heads.items() for head in gone
-    )
-    counts = [
-        f"-{n}" if (n := len(run.record.plan.heads.get(layer, ()))) else "" for layer in layers
-    ]
-    yield HeadMap(
-        f"{len(removed)} of {len(layers) * len(heads)} heads removed",
-        make_shades(grid(dict.fromkeys(removed, 1.0), len(heads)), "counts"),
-        texts,
-        "Red: removed. Right: number of removed heads.",
-        removed=removed,
-        counts=counts,
-    )
+    own = _map_plan(run, run.record.plan, "")
+    texts, removed = own.texts, own.removed
+    plans = {f"{size.keep:g}: ": size.plan for size in run.record.sizes if size.plan}
+    yield from [_map_plan(run, plan, size) for size, plan in plans.items()] or [own]
     scores = run.scores or run.states
     if scores:
         yield HeadMap(
@@ -141,10 +182,10 @@ def _map_run(run: Run) -> Iterator[HeadMap]:
         )
 
 
-def _head_facts(run: Run, index: int, head: int) -> Iterator[str]:
+def _head_facts(run: Run, plan: PruningPlan, index: int, head: int) -> Iterator[str]:
     """Yield everything known about a head."""
     yield f"layer {index}, head {head}: " + (
-        "removed" if head in run.record.plan.heads.get(index, ()) else "kept"
+        "removed" if head in plan.heads.get(index, ()) else "kept"
     )
     search = next((search for layer, search in run.searched if layer.index == index), None)
     if (index, head) in run.states:

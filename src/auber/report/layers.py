@@ -14,7 +14,7 @@ from auber.report.results_file import read_place
 from auber.report.runs import RunSet
 from auber.run.files import RESULT
 from auber.run.stage_record import SearchRecord, StageRecord
-from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_of, tuning_stage
+from auber.search.stages import BUDGET, PLAN, is_layer_stage, layer_of, size_stage, tuning_stage
 from auber.system.records import read
 
 Head = tuple[int, int]  # layer and head
@@ -157,7 +157,8 @@ def _read(folder: Path | None, label: str, record: RunRecord) -> Run:
     ]
     is_reversed = record.config.get("search.order") == "reverse"
     layers.sort(key=lambda layer: layer.index, reverse=is_reversed)
-    name, ranking = (stages[PLAN].ranking if PLAN in stages else None) or ("", {})
+    plan = PLAN if record.chosen is None else size_stage(PLAN, record.chosen.keep)
+    name, ranking = (stages[plan].ranking if plan in stages else None) or ("", {})
     scores = {(int(i), int(j)): score for i, of in ranking.items() for j, score in of.items()}
     return Run(label, record, tuple(layers), name, scores, budget is not None)
 

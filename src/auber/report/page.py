@@ -90,6 +90,11 @@ class Page:
     tables: Sequence[Table] = ()  # that are also files
 
     @property
+    def models(self) -> Sequence[Grid]:
+        """The table of score, size and speed of single runs; empty for a study."""
+        return self.parts[0].grids.get("models", ())
+
+    @property
     def drawings(self) -> list[Drawing]:
         """Every figure in order."""
         return [drawing for part in self.parts for drawing in part.figures.values()]
@@ -110,13 +115,16 @@ def make_run_page(runs: Sequence[Run], speed: Sequence[Grid] = ()) -> Page:
     """Return the page of some runs side by side."""
     names = [dict.fromkeys(each) for each in zip(*(run.record.key for run in runs), strict=True)]
     models, protocols, tasks, _, seeds, _ = (", ".join(map(str, each)) for each in names)
-    subtitle = f"{models}; {tasks}; protocol {protocols}; seed {seeds}"
+    # The protocol is about the rewards of searches.
+    protocol = f"protocol {protocols}; " if any(run.record.rewards_asked for run in runs) else ""
+    subtitle = f"{models}; {tasks}; {protocol}seed {seeds}"
     cells = {
         task: {run.label: [run] for run in of_task}
         for task, of_task in group(runs, lambda run: run.record.task).items()
     }
     grids = {
-        "scores": [run_tables.list_runs(runs), *map(run_tables.list_sizes, runs)],
+        "models": [run_tables.compare_models(runs)],
+        "training": [run_tables.list_costs(runs)],
         "layers": [run_tables.list_layers(run) for run in runs if run.searched],
     }
     part = PageSection(_draw_section(cells), map_heads(cells), search_start(runs), grids)
@@ -163,7 +171,7 @@ def _make_study_page(places: Sequence[str | Path], speed: Sequence[Grid]) -> Pag
         "tasks": [grid.filled for grid in tables[0].grids().values()],
         "speed": speed,
         "runs": [
-            run_tables.list_runs(runs, folded=True),
+            run_tables.list_runs(runs),
             Grid("Runs without a result, in no number here", left_out),
         ],
         "settings": [run_tables.list_settings({"value": source.records})],
@@ -193,12 +201,8 @@ def _draw_section(
     def add(name: str, title: str, draw: Callable[..., Figure], *arguments: Any) -> None:
         found[name] = Drawing(f"{name}{end}", title, partial(draw, *arguments))
 
-    by_method = {
-        task: group((run for runs in of.values() for run in runs), lambda run: run.record.title)
-        for task, of in cells.items()
-    }
-    sizes, axis = figures.find_sizes(by_method, pooled=section is not None)
-    if any(sum(map(len, lines.values())) > 1 for lines in sizes.values()):
+    sizes, axis = figures.find_sizes(cells, pooled=section is not None)
+    if any(sum(map(len, of.values())) > 1 for of in sizes.values()):
         add("sizes", "Score against size", figures.draw_sizes, sizes, axis)
     if section is not None and section.rows:
         add("scores", "Dev scores", figures.draw_scores, section, cells)
@@ -213,13 +217,6 @@ def _draw_section(
         for task, of in cells.items()
         for name, runs in of.items()
     }
-    narrow = {
-        name: runs
-        for name, runs in rows.items()
-        if any(run.record.neurons and run.record.neurons.removed for run in runs)
-    }
-    if narrow:
-        add("widths", "Feed-forward neurons left", figures.draw_widths, narrow)
     layers = {
         name: [layer for run in runs for layer, _ in run.searched if layer.gains]
         for name, runs in rows.items()
@@ -235,8 +232,6 @@ def _draw_section(
             by_layer = {f"layer {layer.index}": [layer] for layer in of}
             end_of_name = "" if len(rows) == 1 else f"-{number}"
             add(f"search{end_of_name}", title, figures.draw_searches, by_layer)
-    if cells:
-        add("time", "Where the time of a run went", figures.draw_times, cells)
     return found
 
 

@@ -106,6 +106,7 @@ class Size(Record):
     keep: Share
     dev: ScoreRecord
     remaining: RemainingSize
+    plan: Plan | None = Field(default=None, exclude=True)  # long, so not in a results file
     after: ComparedRecord | None = None
     agreement: AgreementRecord | None = None
     held_out: HeldOutRecord | None = None
@@ -180,6 +181,23 @@ class RunRecord(Record):
     def measure(self) -> str:
         """What the scores are."""
         return name_measure(self.metric, answered=self.answered)
+
+    @property
+    def device(self) -> str:
+        """The device in words."""
+        return "a CPU" if self.origin.device == "cpu" else self.origin.device
+
+    @property
+    def share_left(self) -> float:
+        """The share of the multiply-adds that is left, or of the heads in the first edition."""
+        if self.remaining is not None:
+            return self.remaining.multiply_adds
+        return 1 - self.removed / (self.layers * self.heads)
+
+    @property
+    def chosen(self) -> Size | None:
+        """The size of the run's model, if the run made several."""
+        return next((size for size in self.sizes if size.remaining == self.remaining), None)
 
     @property
     def seconds(self) -> float:

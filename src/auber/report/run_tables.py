@@ -1,23 +1,35 @@
-"""The tables of a page about single runs: scores, sizes, layers, settings, provenance, speed."""
+"""The tables of a page about single runs: models, costs, layers, settings, provenance, speed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
 from auber.config import settings
 from auber.export.speed import Speed, describe, make_tables
-from auber.report.answer import name_layers, search_start, standard_error
+from auber.models.plan import PruningPlan
+from auber.report.answer import find_interval, name_layers, search_start
 from auber.report.layers import Run
-from auber.report.records import RunRecord, count
+from auber.report.records import RunRecord, Size, count
 from auber.report.results_file import ResultsFile
 from auber.report.tables import Grid
-from auber.run.result_record import AgreementRecord
+from auber.run.result_record import TIME_PARTS, AgreementRecord, ComparedRecord
+from auber.run.summary import write_parameters
 from auber.system.records import parse
 
 SPEED = "speed"  # the kind of results that may stand beside runs
+_COSTS = (
+    *("model", "protocol", "task", "method", "seed", "train", "gap"),
+    *("rewards computed", "tuning steps", "fold model steps", "seconds"),
+)
+_MODELS = (
+    *("change", "95 % interval", "loss on held-out rows", "same first row", "NDCG@10"),
+    *("rank correlation", "multiply-adds", "parameters", "ms per row", "times as fast"),
+    *("heads removed", "neurons removed"),
+)
 _ORIGINS = "Where the numbers come from"
 
 
@@ -28,12 +40,96 @@ def read_speed(file: ResultsFile) -> list[Grid]:
     return [first._replace(notes=describe(speed).splitlines()), *others]
 
 
-def list_runs(runs: Sequence[Run], *, folded: bool = False) -> Grid:
+def compare_models(runs: Sequence[Run]) -> Grid:
+    """Return size, score and speed of every model that the runs made, below the unpruned ones."""
+    starts: dict[tuple[str, str], list[tuple[Run, ComparedRecord]]] = defaultdict(list)
+    for run in runs:
+        if run.record.before is not None:
+            starts[run.record.start, run.record.data].append((run, run.record.before))
+    rows = [_list_start(of_start, alone=len(starts) == 1) for of_start in starts.values()]
+    rows += [row for run in runs for row in _list_models(run, alone=len(runs) == 1)]
+    cells = pd.DataFrame(rows).fillna("")
+    first = [name for name in cells if name == "model" or name.startswith("dev ")]
+    notes = []
+    if starts:
+        measured = {(each.tokens, run.record.device) for of in starts.values() for run, each in of}
+        where = "; ".join(f"{tokens} tokens on {device}" for tokens, device in sorted(measured))
+        notes.append(
+            "Change: against the unpruned model, in points. Milliseconds: of one row at a time in "
+            f"plain torch ({where}); a run measures its models beside the unpruned one."
+        )
+    if "95 % interval" in cells:
+        notes.append(
+            "95 % interval: of the change, or of the score where there is none, over rows and not "
+            "over seeds. It treats the two models as independent and is therefore conservative."
+        )
+    if "loss on held-out rows" in cells:
+        notes.append("Loss: points lost on rows that chose nothing, and the 95 % bound of it.")
+    cells = cells[[*first, *(name for name in _MODELS if name in cells)]]
+    return Grid("Score, size and speed", cells, notes).filled
+
+
+def _list_start(runs: Sequence[tuple[Run, ComparedRecord]], *, alone: bool) -> dict[str, str]:
+    """Return the row of the fine-tuned model that some runs pruned."""
+    first, before = runs[0]
+    name = "unpruned" if before.multiply_adds == 1 else "before the run"
+    times = sorted(each.milliseconds for _, each in runs)
+    return {
+        "model": name if alone else f"{name} ({', '.join(run.label for run, _ in runs)})",
+        f"dev {first.record.measure}": f"{100 * before.score:.1f}",
+        "multiply-adds": f"{100 * before.multiply_adds:.0f} %",
+        "parameters": write_parameters(before.parameters),
+        "ms per row": " to ".join(dict.fromkeys(f"{times[end]:.3g}" for end in (0, -1))),
+    }
+
+
+def _list_models(run: Run, *, alone: bool) -> Iterator[dict[str, str]]:
+    """Yield the row of each size of a run, or of its only model."""
+    record = run.record
+    if not record.sizes:
+        yield {"model": run.label, **_list_model(record, record, record.dev, record.plan)}
+    for size in record.sizes:
+        name = f"{size.keep:g}" if alone else f"{run.label}, {size.keep:g}"
+        if size is record.chosen and record.config.get("size.tolerance") is not None:
+            name += " (chosen)"
+        row = {"model": name, **_list_model(record, size, size.dev.score, size.plan)}
+        if size.held_out is not None:
+            found = size.held_out
+            row["loss on held-out rows"] = f"{found.loss:.1f}, at most {found.bound:.1f}"
+        yield row
+
+
+def _list_model(
+    record: RunRecord, made: RunRecord | Size, score: float, plan: PruningPlan | None
+) -> dict[str, str]:
+    before, after, remaining = record.before, made.after, made.remaining
+    row = {f"dev {record.measure}": f"{100 * score:.1f}"}
+    has_change = before is not None and not record.answered
+    if before is not None and has_change:
+        row["change"] = f"{100 * (score - before.score):+.1f}"
+    if (interval := find_interval(record, score)) is not None:
+        sign = "+" if has_change else ""
+        row["95 % interval"] = " to ".join(f"{end:{sign}.1f}" for end in interval)
+    row |= _list_orders(made.agreement)
+    if remaining is not None:
+        row["multiply-adds"] = f"{100 * remaining.multiply_adds:.0f} %"
+        row["parameters"] = f"{100 * remaining.parameters:.0f} %"
+    if before is not None and after is not None:
+        row["parameters"] = write_parameters(after.parameters)
+        row["ms per row"] = f"{after.milliseconds:.3g}"
+        row["times as fast"] = f"{before.milliseconds / after.milliseconds:.1f}"
+    if plan is not None:
+        row["heads removed"] = f"{plan.num_heads} of {record.layers * record.heads}"
+        if record.neurons is not None:
+            row["neurons removed"] = f"{plan.num_neurons:,} of {record.neurons.total:,}"
+    return row
+
+
+def list_runs(runs: Sequence[Run]) -> Grid:
     """Return the scores and costs of runs."""
     rows = []
     for run in runs:
-        record, error = run.record, standard_error(run.record)
-        remaining, neurons = record.remaining, record.neurons
+        record, remaining, neurons = run.record, run.record.remaining, run.record.neurons
         rows.append({
             "run": run.label,
             "model": record.model,
@@ -42,49 +138,44 @@ def list_runs(runs: Sequence[Run], *, folded: bool = False) -> Grid:
             "method": record.title,
             "seed": str(record.seed) + (f", draw {record.draw}" if record.draw else ""),
             "dev": f"{100 * record.dev:.2f}",
-            "standard error": "" if error is None else f"{error:.1f}",
             "train": f"{100 * record.train:.2f}",
             "gap": f"{100 * (record.train - record.dev):+.2f}",
             "heads removed": f"{record.removed} of {record.layers * record.heads}",
             "neurons removed": f"{neurons.removed:,} of {neurons.total:,}" if neurons else "",
             "multiply-adds": f"{100 * remaining.multiply_adds:.1f} %" if remaining else "",
             "parameters": f"{100 * remaining.parameters:.1f} %" if remaining else "",
-            "rewards computed": str(record.rewards_computed),
+            "rewards computed": str(record.rewards_computed or ""),
             "tuning steps": str(record.tuning_steps),
-            "fold model steps": str(record.scout_steps),
+            "fold model steps": str(record.scout_steps or ""),
             "seconds": f"{record.seconds:.1f}",
         })  # fmt: skip
     cells = pd.DataFrame(rows)
     # The subtitle names a model and a protocol that all runs share.
     shared = [name for name in ("model", "protocol") if cells[name].nunique() == 1]
-    notes = [
-        "Scores in points (the metric times 100). Standard error: of an accuracy on this number of "
-        "rows, not over seeds."
-    ]
+    notes = ["Scores in points (the metric times 100)."]
     if any(run.record.answered for run in runs):
         notes.append("Without labels, dev and train are the agreement with the unpruned model.")
     title = f"Scores and costs of {count(len(rows), 'run')}"
-    return Grid(title, cells.drop(columns=shared), notes, folded=folded).filled
+    return Grid(title, cells.drop(columns=shared), notes, folded=True).filled
 
 
-def list_sizes(run: Run) -> Grid:
-    """Return the sizes that a run made."""
-    rows = [
-        {
-            "size": f"{100 * size.keep:g} %",
-            "dev": f"{100 * size.dev.score:.2f}",
-            "multiply-adds": f"{100 * size.remaining.multiply_adds:.1f} %",
-            "parameters": f"{100 * size.remaining.parameters:.1f} %",
-            "ms per row": f"{size.after.milliseconds:.3g}" if size.after else "",
-            **_list_orders(size.agreement),
-            "loss on held-out rows": ""
-            if size.held_out is None
-            else f"{size.held_out.loss:.1f}, at most {size.held_out.bound:.1f} (95 %)",
-        }
-        for size in run.record.sizes
-    ]
-    notes = ("Loss: points lost on rows that chose nothing.",)
-    return Grid(f"{run.label}: sizes", pd.DataFrame(rows), notes)
+def list_costs(runs: Sequence[Run]) -> Grid:
+    """Return what `compare_models` leaves out of runs, with a column for each."""
+    grid = list_runs(runs)
+    cells = grid.cells.set_index("run").T
+    cells = cells.loc[[name for name in _COSTS if name in cells.index]]
+    times = pd.DataFrame({run.label: time_parts(run.record) for run in runs})
+    times = times[(times >= 0.05).any(axis=1)].map("{:.1f}".format)
+    cells = pd.concat([cells, times.rename(index="seconds: {}".format)])
+    return Grid(
+        "Training scores, steps and seconds", cells.rename_axis("").reset_index(), grid.notes
+    )
+
+
+def time_parts(record: RunRecord) -> dict[str, float]:
+    """Return what the seconds of a run were spent on."""
+    parts = {part.words: record.times.get(name, 0.0) for name, part in TIME_PARTS.items()}
+    return {**parts, "other": max(record.seconds - sum(parts.values()), 0.0)}
 
 
 def _list_orders(agreement: AgreementRecord | None) -> dict[str, str]:

@@ -42,27 +42,33 @@ def describe_agreement(result: dict[str, Any]) -> str | None:
 
 
 def describe_change(result: dict[str, Any]) -> str | None:
-    """Return score, size and time before and after in one line; None if they were not measured.
+    """Return the size, score and time of the model in one sentence; None if not measured.
 
     The unpruned model agrees with itself, so without labels its score is left out.
     """
     before, after = result.get("before"), result.get("after")
     if before is None or after is None:
         return None
+    was_pruned, is_smaller = before["multiply_adds"] < 1, after["parameters"] < before["parameters"]
+    reference = "unpruned" if is_smaller and not was_pruned else "before"
 
-    def change(key: str, write: Callable[[float], str]) -> str:
-        return f"{write(before[key])} -> {write(after[key])}"
+    def change(key: str, write: Callable[[float], str], noun: str = "") -> str:
+        return f"{write(after[key])}{noun} ({reference}: {write(before[key])})"
 
+    score = _percent(after["score"])
+    if not result.get("answered", False):
+        score = change("score", _percent)
+    words = f"dev {measure_of(result)} is {score} on {after['rows']} rows"
+    if not is_smaller:
+        return f"Nothing is removed; {words}"
     share = _whole_percent(after["multiply_adds"])
-    if before["multiply_adds"] < 1:
-        share = change("multiply_adds", _whole_percent)
-    device, is_answered = result["provenance"]["device"], result.get("answered", False)
-    score = _percent(after["score"]) if is_answered else change("score", _percent)
+    if was_pruned:
+        share += f" ({reference}: {_whole_percent(before['multiply_adds'])})"
+    parameters = change("parameters", write_parameters, " parameters")
+    time, device = change("milliseconds", _milliseconds), result["provenance"]["device"]
     return (
-        f"{measure_of(result)} {score} (dev, {after['rows']} rows), "
-        f"multiply-adds {share}, parameters {change('parameters', _millions)}, "
-        f"{change('milliseconds', _milliseconds)} per row of {after['tokens']} tokens on "
-        f"{'this CPU' if device == 'cpu' else device}"
+        f"With {share} of the multiply-adds and {parameters}, {words}, and a row of "
+        f"{after['tokens']} tokens takes {time} on {'this CPU' if device == 'cpu' else device}"
     )
 
 
@@ -71,26 +77,34 @@ def describe_sizes(result: dict[str, Any]) -> Iterator[str]:
     sizes, measure = result.get("sizes") or [], measure_of(result)
     for size in sizes:
         after, held_out = size["after"], size.get("held_out")
-        parameters, time = _millions(after["parameters"]), _milliseconds(after["milliseconds"])
+        parameters, time = (
+            write_parameters(after["parameters"]),
+            _milliseconds(after["milliseconds"]),
+        )
         loss = ""
         if held_out is not None and size["keep"] < 1:
             loss = f"; loses {held_out['loss']:.1f} points, at most {held_out['bound']:.1f} (95 %)"
             loss += f", on {held_out['rows']} held-out rows"
         yield (
-            f"models/{size['name']}: {measure} {_percent(after['score'])}, multiply-adds "
-            f"{_whole_percent(after['multiply_adds'])}, parameters "
-            f"{parameters}, {time} per row{loss}"
+            f"models/{size['name']}: dev {measure} {_percent(after['score'])}, multiply-adds "
+            f"{_whole_percent(after['multiply_adds'])}, parameters {parameters}, {time} per row"
+            f"{loss}"
         )
-    tolerance = result["config"].get("size.tolerance") if sizes else None
+    if sizes and (choice := describe_choice(result, result["chosen"])) is not None:
+        yield choice
+
+
+def describe_choice(result: dict[str, Any], chosen: str) -> str | None:
+    """Return why a size was chosen within a tolerance; None without a tolerance."""
+    tolerance = result["config"].get("size.tolerance")
     if tolerance is None:
-        return
-    points = f"at most {tolerance:g} points (95 %)"
-    if result["chosen"] == "1":
-        yield f"chosen: the unpruned model, because no size was shown to lose {points}"
-    elif result["chosen"] == sizes[-1]["name"]:
-        yield f"chosen: {result['chosen']}, the smallest size tried, which loses {points}"
-    else:
-        yield f"chosen: {result['chosen']}, because the next size was not shown to lose {points}"
+        return None
+    points = f"at most {tolerance:g} point{'s' if tolerance != 1 else ''} (95 %)"
+    if chosen == "1":
+        return f"chosen: the unpruned model, because no size was shown to lose {points}"
+    if chosen == f"{result['sizes'][-1]['keep']:g}":
+        return f"chosen: {chosen}, the smallest size tried, which loses {points}"
+    return f"chosen: {chosen}, because the next size was not shown to lose {points}"
 
 
 def _percent(score: float) -> str:
@@ -101,9 +115,11 @@ def _whole_percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _millions(count: float) -> str:
-    return f"{count / 1e6:.1f} M" if count >= 1e5 else f"{count:,}"
+def write_parameters(count: float) -> str:
+    """Format a number of parameters."""
+    return f"{count / 1e6:.1f} M" if count >= 1e6 else f"{count:,.0f}"
 
 
 def _milliseconds(milliseconds: float) -> str:
-    return f"{milliseconds:.0f} ms" if milliseconds >= 10 else f"{milliseconds:.1f} ms"
+    decimals = 0 if milliseconds >= 10 else 1 if milliseconds >= 1 else 2
+    return f"{milliseconds:.{decimals}f} ms"

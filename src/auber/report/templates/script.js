@@ -60,5 +60,4 @@
   }
 
   addEventListener("DOMContentLoaded", () => { startTheme(); startTips(); });
-  addEventListener("beforeprint", () => { for (const folded of document.querySelectorAll("details")) folded.open = true; });
 })();
