@@ -69,13 +69,13 @@ def test_a_log_has_a_line_for_each_stage_and_every_half_minute(caplog):
         now[0] += 5.0
         progress.tick()
     assert caplog.messages == [
-        "between stages: working",
+        "working",
         "5 rows are cut",
         "training gates: 30 of 100 steps (10 % of all, about 4 min left)",
         "training gates: 60 of 100 steps (20 % of all, about 4 min left)",
         "training gates: 90 of 100 steps (30 % of all, about 4 min left)",
         "training gates: 90 s (33 % of all, about 3 min left)",
-        "between stages: working (33 % of all, about 4 min left)",
+        "working (33 % of all, about 4 min left)",
     ]
 
 

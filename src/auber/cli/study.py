@@ -129,6 +129,7 @@ def command(
     from auber.study.runner import run_study
 
     # The study draws its own bar; `listening` silences the libraries.
+    began = time.monotonic()
     with screen.listening(quiet=True, warn=False), ExitStack() as stack:
         listener = Listener()
         if not quiet:
@@ -154,6 +155,9 @@ def command(
         found = [describe_outcome(outcome) for outcome in outcomes]
         screen.print_json({"folder": str(folder.path), "runs": found})
     else:
+        if not quiet:
+            took = describe_seconds(time.monotonic() - began)
+            screen.print_line(Console(stderr=True), f"took {took} in all")
         for outcome in outcomes:
             if outcome.error is not None:
                 print(f"{outcome.block} {outcome.run}: {_describe(outcome)}")
@@ -179,10 +183,11 @@ class _Screen(Listener):
         """Show the stages of a run."""
         return _RunProgress(self, f"{block} {run}")
 
-    def show(self, note: str) -> None:
-        """Show a note below the bar."""
+    def show(self, note: str, share: float = 0.0) -> None:
+        """Show a note below the bar, and the share of the current run that is done."""
         self._note = note
-        self._bars.update(self._bar, note=f"  {note}")
+        done = self._total - len(self._open) + share
+        self._bars.update(self._bar, note=f"  {note}", completed=done)
 
     def tick(self) -> None:
         """Print what is under way unless a line was printed within the last half minute."""
@@ -205,7 +210,7 @@ class _Screen(Listener):
         self._left = screen.describe_left(left)
         line = f"[{done}/{self._total}] {outcome.block} {outcome.run}: {_describe(outcome)}"
         self.say(", ".join(filter(None, (line, self._left))))
-        self._bars.update(self._bar, completed=done, left=self._left)
+        self._bars.update(self._bar, left=self._left)
         self.show("")
 
     def say(self, text: str) -> None:
@@ -224,8 +229,9 @@ class _RunProgress(Progress):
     def step(self, done: int, note: str = "") -> None:
         """Show how much of the run is done."""
         super().step(done, note)
-        share = "" if self.share is None else f" {100 * self.share:.0f} %"
-        self._study.show(f"{self._label}{share} {self.stage} {note}".strip())
+        share = self.share or 0.0
+        words = f"{self._label} {100 * share:.0f} % {self.stage} {note}"
+        self._study.show(words.strip(), share)
 
 
 def _state(outcome: Outcome) -> str:

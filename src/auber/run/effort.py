@@ -61,14 +61,15 @@ class Effort:
         """Return the effort of a layer's rewards; each computes the layers behind it."""
         heads = len(self._encoder.present(layer))
         usual = heads + _REWARDS_PER_GAME * self._config.agent.episodes
+        masks = 1 << heads
         by_method = {
-            "exhaustive": 1 << heads,
+            "exhaustive": masks,
             "greedy": heads * (heads + 1) // 2,
             "surrogate": self._config.surrogate.rewards,
         }
         name = self._request.method.name
         guess = _REWARDS_OF_A_PLAYER if ":" in name else usual  # one's own may ask for any number
-        rewards = min(by_method.get(name, guess), 1 << heads)
+        rewards = min(by_method.get(name, min(guess, masks // 2)), masks)
         behind = 1 - layer / self._encoder.num_layers
         return _REWARD * rewards * len(self._splits.layers[layer].reward) * behind
 

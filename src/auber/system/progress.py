@@ -143,8 +143,8 @@ class LogProgress(Progress):
         """Log what is under way unless a line was logged within the last half minute."""
         if self._timer() - self._logged < LOG_INTERVAL:
             return
-        steps = f"{self.done} of {self.total} steps" if self.total else "working"
-        self.say(f"{self.stage or 'between stages'}: {steps}{self._describe_run()}")
+        work = f"{self.done} of {self.total} steps" if self.total else "working"
+        self.say(f"{f'{self.stage}: ' if self.stage else ''}{work}{self._describe_run()}")
 
     def end(self) -> None:
         """Log how long the stage took."""
