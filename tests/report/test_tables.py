@@ -136,10 +136,11 @@ def test_an_empty_table_is_marked():
 @pytest.mark.parametrize(
     ("cells", "is_wide"),
     [
-        ({"run": ["a" * 20], "dev": ["b" * 22]}, False),
-        ({"run": ["a" * 20], "dev": ["b" * 23]}, True),
-        ({"run": ["a" * 20], "long words in a title do wrap here": ["b"]}, False),
-        ({"run": ["a" * 20], "unbreakable" * 3: ["b"]}, True),
+        ({"run": ["a" * 19], "dev": ["b" * 20], "p": ["c"]}, False),
+        ({"run": ["a" * 19], "dev": ["b" * 21], "p": ["c"]}, True),
+        ({"run": ["a" * 19], "long words in a title do wrap here": ["b"], "p": ["c"]}, False),
+        ({"run": ["a" * 19], "unbreakable" * 3: ["b"], "p": ["c"]}, True),
+        ({"fact": ["a" * 19], "value": ["b" * 99]}, False),
     ],
 )
 def test_a_table_wider_than_a_phone(cells, is_wide):

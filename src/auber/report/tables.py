@@ -77,9 +77,9 @@ class Grid(NamedTuple):
 
     @property
     def is_wide(self) -> bool:
-        """Whether the columns, their titles wrapped, are wider than a phone."""
+        """Whether the columns, their titles wrapped, are wider than a phone; two always fit."""
         widths = [max(map(len, (*cells, *title.split()))) for title, cells in self.cells.items()]
-        return sum(widths) + 2 * len(widths) > 46
+        return len(widths) > 2 and sum(widths) + 2 * len(widths) > 46
 
     @property
     def filled(self) -> Grid:
