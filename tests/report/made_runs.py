@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.report.results import make_result, write_run
+from tests.report.results import change, make_result, write_run
 
 LAYERS, HEADS = 3, 4
 PLAN = {0: [1, 3], 2: [0]}  # what the searches choose
@@ -90,9 +90,8 @@ def write_sized(root: Path, name: str = "sized", **changes: Any) -> Path:
         "protocol": "crossfit",
         "cost": {**cost, "seconds": {"choosing": 1.0, "last": 2.0, "total": 3.5}},
         "provenance": {**make_result("rte", "fisher", 0, 0.9)["provenance"], "device": "cpu"},
-        **changes,
     }
-    folder = write_run(root, name, result)
+    folder = write_run(root, name, change(result, changes))
     (folder / "stages").mkdir()
     scores = {str(i): {str(j): 0.1 * (i + j) for j in range(HEADS)} for i in range(LAYERS)}
     plan = {"removed": plans[1], "importance": scores, "seconds": 1.0}

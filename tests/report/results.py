@@ -58,6 +58,11 @@ def make_result(task: str, method: str, seed: int, dev: float, **changes: Any) -
             "threads": 1,
         },
     }
+    return change(result, changes)
+
+
+def change(result: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Replace entries of a result by dotted key."""
     for key, value in changes.items():
         *path, last = key.split(".")
         place = result

@@ -120,6 +120,17 @@ def test_collapsed_models_are_flagged(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("share", "flags"), [(0.51, ()), (0.6, ("size is not fisher's",))])
+def test_runs_that_removed_neurons_are_matched_by_size(tmp_path, share, flags):
+    """One has 20 heads removed, the other 5, which says nothing about their sizes."""
+    for method, heads, left in (("fisher", 20, 0.5), ("random", 5, share)):
+        result = make_result("rte", method, 0, 0.6, **{"heads.removed": heads})
+        result["neurons"] = {"removed": 9000, "total": 36_864, "per_layer": 3072}
+        result["remaining"] = {"multiply_adds": left, "parameters": 0.7, "length": 128}
+        write_run(tmp_path, method, result)
+    assert flags_of(tmp_path, "rte", "random") == flags
+
+
 @pytest.mark.parametrize(
     ("method", "changes", "flags"),
     [

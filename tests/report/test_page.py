@@ -12,7 +12,7 @@ import pytest
 
 from auber.errors import RunError
 from auber.report.page import make_page, render_page, write_page
-from tests.report.made_runs import HOSTILE, write_ranked, write_searched
+from tests.report.made_runs import HOSTILE, write_ranked, write_searched, write_sized
 
 
 class Elements(HTMLParser):
@@ -104,8 +104,9 @@ def test_hostile_names_are_text(tmp_path, text, name):
     changes["command"] = shlex.join(["auber", "prune", "--model", name])
     run = write_searched(tmp_path, "run", **changes)
     other = write_ranked(tmp_path, "other", task=name, metric=name, data=name)
+    sized = write_sized(tmp_path, "sized", seed=1, **changes)
     known = {tag for tag, _ in Elements(text).found} | {"details", "summary"}
-    for places in ([run], [run, other], [tmp_path]):
+    for places in ([run], [run, other, sized], [sized], [tmp_path]):
         page = render_page(make_page(places))
         html = Elements(page)
         assert {tag for tag, _ in html.found} <= known

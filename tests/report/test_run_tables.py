@@ -117,5 +117,5 @@ def test_costs_have_a_column_for_each_run(tmp_path):
     fisher = list_costs(read_runs([write_sized(tmp_path)]))
     assert [row[""] for row in fisher.rows] == [
         *("task", "method", "seed", "train", "gap", "tuning steps", "seconds"),
-        *("seconds: choosing heads", "seconds: last tuning", "seconds: other"),
+        *("seconds: choosing units", "seconds: last tuning", "seconds: other"),
     ]

@@ -131,3 +131,16 @@ def test_an_empty_table_is_marked():
     assert to_markdown(EMPTY) == "# Title\n\nNothing here.\n"
     assert "% Nothing here." in to_latex(EMPTY)
     assert to_csv(EMPTY) == "name\n"
+
+
+@pytest.mark.parametrize(
+    ("cells", "is_wide"),
+    [
+        ({"run": ["a" * 20], "dev": ["b" * 22]}, False),
+        ({"run": ["a" * 20], "dev": ["b" * 23]}, True),
+        ({"run": ["a" * 20], "long words in a title do wrap here": ["b"]}, False),
+        ({"run": ["a" * 20], "unbreakable" * 3: ["b"]}, True),
+    ],
+)
+def test_a_table_wider_than_a_phone(cells, is_wide):
+    assert Grid("t", pd.DataFrame(cells)).is_wide == is_wide

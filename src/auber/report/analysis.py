@@ -69,6 +69,8 @@ OTHER_START = {
     "difference to them measures pruning and holding rows back together."
 }
 
+_SAME_SIZE = 0.02  # shares of multiply-adds that differ by less are the same size
+
 Row = dict[str, Any]
 
 
@@ -188,6 +190,8 @@ def _make_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
             "train": 100 * record.train,
             "gap": 100 * (record.train - record.dev),
             "total": record.layers * record.heads,
+            "is_sized": record.is_sized,
+            "size": record.share_left if record.is_sized else record.removed,
             "low": _LOWEST.get(record.metric, -math.inf),
             "above_constant": record.above_constant,
             "equals_majority": record.equals_majority,
@@ -358,8 +362,8 @@ def _find_flags(runs: pd.DataFrame, subject: pd.DataFrame, seeds: set[int]) -> I
         yield f"{draws.min()} to {draws.max()} draws a seed"
     pairs = runs.merge(subject.drop_duplicates("seed"), on="seed", suffixes=("", "_subject"))
     name = subject["method"].iloc[0] if len(subject) else SUBJECT
-    if method in MATCHED and (pairs["removed"] != pairs["removed_subject"]).any():
-        yield f"P is not {name}'s"
+    if method in MATCHED and ((pairs["size"] - pairs["size_subject"]).abs() > _SAME_SIZE).any():
+        yield f"{'size' if subject['is_sized'].any() else 'P'} is not {name}'s"
     tuned = pairs["tuned_layers"] != pairs["tuned_layers_subject"]
     if method in (*MATCHED, CONTROL) and tuned.any():
         yield f"tuned after other layers than {name}"

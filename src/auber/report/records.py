@@ -195,6 +195,11 @@ class RunRecord(Record):
         return 1 - self.removed / (self.layers * self.heads)
 
     @property
+    def is_sized(self) -> bool:
+        """Whether neurons were removed too, so that heads alone are no measure of the size."""
+        return self.neurons is not None and self.neurons.removed > 0
+
+    @property
     def chosen(self) -> Size | None:
         """The size of the run's model, if the run made several."""
         return next((size for size in self.sizes if size.remaining == self.remaining), None)

@@ -76,6 +76,12 @@ class Grid(NamedTuple):
         return kinds
 
     @property
+    def is_wide(self) -> bool:
+        """Whether the columns, their titles wrapped, are wider than a phone."""
+        widths = [max(map(len, (*cells, *title.split()))) for title, cells in self.cells.items()]
+        return sum(widths) + 2 * len(widths) > 46
+
+    @property
     def filled(self) -> Grid:
         """The table without empty columns, but with its first one."""
         is_filled = self.cells.ne("").any() | (self.cells.columns == self.cells.columns[0])

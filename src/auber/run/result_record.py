@@ -25,7 +25,7 @@ class TimePart:
 TIME_PARTS = {
     "first": TimePart("first tuning", "tuning"),
     "timing": TimePart("timing heads", "timing"),
-    "choosing": TimePart("choosing heads", "choosing"),
+    "choosing": TimePart("choosing units", "choosing"),
     "scouts": TimePart("fold models", "tuning"),
     "rewards": TimePart("rewards", "rewards"),
     "agent": TimePart("agent", "agent"),
