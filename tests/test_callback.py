@@ -171,7 +171,7 @@ def assert_refused(trainer, message):
 # fmt: off
 REFUSED = [
     ({"method": "confidence"}, {},
-     "method 'confidence' must be given what to remove; give --keep SHARE, --heads P"),
+     "method 'confidence' must be given what to remove; give keep SHARE, heads P"),
     ({"config": small_config(**CROSSFIT, reward__shards=2)}, {},
      "reward.shards must be 1 under protocol crossfit, where each fold model has its own rows, "
      "found 2"),

@@ -27,7 +27,7 @@ from auber.config import Config, make_config
 from auber.data import load_task
 from auber.data.task import TaskData
 from auber.data.texts import Texts
-from auber.errors import ConfigError, RunError
+from auber.errors import ConfigError, RunError, naming_arguments
 from auber.models.remote_code import adopt, needs_code
 from auber.models.surgery import remove_remaining
 from auber.run.answers import describe_task
@@ -56,6 +56,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
     model, but is another object.
     """
 
+    @naming_arguments
     def __init__(
         self,
         *,
@@ -97,6 +98,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
                 "pretrained encoder"
             )
 
+    @naming_arguments
     def on_train_begin(
         self,
         args: TrainingArguments,
@@ -140,6 +142,7 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
             with _plain_forward(model):
                 self._origin = copy.deepcopy(model).to("cpu")
 
+    @naming_arguments
     def on_train_end(
         self,
         args: TrainingArguments,

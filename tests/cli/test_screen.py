@@ -95,7 +95,7 @@ def test_a_log_says_every_half_minute_what_is_under_way(monkeypatch, capsys):
         progress.begin("evaluating", 0)
         time.sleep(0.5)
     lines = capsys.readouterr().err.splitlines()
-    assert lines.count("evaluating: working (0 % of all)") > 2
+    assert lines.count("evaluating: working (0 % of the run)") > 2
     assert re.fullmatch("took . s in all", lines[-1])
 
 

@@ -151,7 +151,7 @@ def test_everything_at_once(run_auber, tmp_path):
             rate = 1000 * timing["batch"] / times["milliseconds"]
             assert times["rows_per_second"] == pytest.approx(rate, rel=1e-4)
             assert ratio["low"] <= ratio["median"] <= ratio["high"]
-    assert re.search(r"rte auber seed 3: onnxruntime, cpu, batch 3: .*\(100 % of all\)", err)
+    assert re.search(r"rte auber seed 3: onnxruntime, cpu, batch 3: .*\(100 % of the run\)", err)
 
 
 @pytest.mark.parametrize(

@@ -71,11 +71,11 @@ def test_a_log_has_a_line_for_each_stage_and_every_half_minute(caplog):
     assert caplog.messages == [
         "working",
         "5 rows are cut",
-        "training gates: 30 of 100 steps (10 % of all, about 4 min left)",
-        "training gates: 60 of 100 steps (20 % of all, about 4 min left)",
-        "training gates: 90 of 100 steps (30 % of all, about 4 min left)",
-        "training gates: 90 s (33 % of all, about 3 min left)",
-        "working (33 % of all, about 4 min left)",
+        "training gates: 30 of 100 steps (10 % of the run, about 4 min left)",
+        "training gates: 60 of 100 steps (20 % of the run, about 4 min left)",
+        "training gates: 90 of 100 steps (30 % of the run, about 4 min left)",
+        "training gates: 90 s (33 % of the run, about 3 min left)",
+        "working (33 % of the run, about 4 min left)",
     ]
 
 
@@ -95,4 +95,4 @@ def test_a_run_without_a_listener_is_logged(caplog):
         "last tuning",
         "evaluating",
     ]
-    assert caplog.messages[-1].endswith(" s (100 % of all)")
+    assert caplog.messages[-1].endswith(" s (100 % of the run)")

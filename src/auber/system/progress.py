@@ -162,8 +162,8 @@ class LogProgress(Progress):
         if self.share is None:
             return ""
         left = self.seconds_left
-        about = "" if left is None or self.share == 1 else f", about {describe_seconds(left)} left"
-        return f" ({100 * self.share:.0f} % of all{about})"
+        about = f", about {describe_seconds(left)} left" if left and left >= 1 else ""
+        return f" ({100 * self.share:.0f} % of the run{about})"
 
 
 def describe_seconds(seconds: float) -> str:
