@@ -73,7 +73,7 @@ def prune(
         keep: The share of the encoder's multiply-adds that a ranking leaves, such as 0.5 (the
             default), or several, each of which gives a model in `out`/models. Heads and neurons go;
             the settings `size.units` and `size.even` change that. With `size.tolerance`, the
-            smallest size is chosen that loses at most so many points.
+            smallest size is chosen that loses at most that many points.
         origin: The pretrained model behind a fine-tuned `model`, for protocol crossfit. A run of
             `finetune` knows it.
         config: The name of a preset, or the settings that `auber.make_config` returns.
