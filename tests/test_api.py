@@ -242,7 +242,7 @@ def test_classes_with_other_names_are_matched_with_one_warning(is_live, tmp_path
         f"in this order"
     )
     found = [record.getMessage() for record in caplog.records if "classes" in record.getMessage()]
-    assert found == [f"warning: {each}: {words}" for each in names]
+    assert found == [f"{each}: {words}" for each in names]
     caplog.clear()
     auber.evaluate(tmp_path / "run", task=TASK, config=CONFIG)
     assert "classes" not in caplog.text, "the run's model has the task's names"

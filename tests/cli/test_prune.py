@@ -55,7 +55,7 @@ def test_quiet_shows_warnings(run_auber, files, tmp_path, caplog):
         "--out", tmp_path / "run", *SMALL, "--quiet",
     )  # fmt: skip
     assert (code, err) == (0, "")
-    warning = r"warning: (\d+) of \1 dev rows are also in train, "
+    warning = r"(\d+) of \1 dev rows are also in train, "
     assert any(re.match(warning, message) for message in caplog.messages)
 
 

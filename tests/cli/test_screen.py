@@ -68,7 +68,7 @@ def test_a_warning_is_printed_above_the_bars(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     with listening(quiet=False) as progress:
         progress.plan(2)
-        logging.getLogger("auber.data").warning("warning: %d rows", 7)
+        logging.getLogger("auber.data").warning("%d rows", 7)
     shown = capsys.readouterr().err
     assert "\x1b[2Kauber: warning: 7 rows" in shown, "the bar's line is cleared first"
 

@@ -174,7 +174,7 @@ def test_words_that_are_cut_off_are_counted(caplog):
     assert rows.lengths == [5, 5]
     assert [tag for tag in rows[0]["labels"] if tag != NO_TAG] == [0, 1, 2]
     assert caplog.messages == [
-        "warning: a.conll: 2 of 7 words have no token within max_length 5 and are neither learned "
+        "a.conll: 2 of 7 words have no token within max_length 5 and are neither learned "
         "nor scored; raise max_length"
     ]
 

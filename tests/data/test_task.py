@@ -54,7 +54,7 @@ def test_dev_rows_that_are_in_train_are_counted(caplog):
     check_task(replace(TOY, dev=Rows(("a b", "a b", "e f"), ("x", "other", "z"), (1, 0, 1))))
     check_task(QUESTIONS)
     assert caplog.messages == [
-        f"warning: {found} dev rows are also in train, so their scores say little about new rows"
+        f"{found} dev rows are also in train, so their scores say little about new rows"
         for found in ("2 of 3", "1 of 1")
     ]
 
@@ -66,7 +66,7 @@ def test_train_rows_that_repeat_others_are_counted(copies, warns, caplog):
     train = Rows((*texts, *texts[:copies]), None, labels)
     check_task(replace(TOY, train=train, dev=Rows(("a", "b"), None, (0, 1))))
     message = (
-        "warning: 2 of 102 train rows repeat the texts of another row, so rows that are held out "
+        "2 of 102 train rows repeat the texts of another row, so rows that are held out "
         "may have been trained on"
     )
     assert caplog.messages == ([message] if warns else [])

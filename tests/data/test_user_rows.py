@@ -107,7 +107,7 @@ def test_many_classes_that_are_numbers_are_doubted(caplog):
     make_task([{**row, "label": str(row["label"])} for row in rows], rows[:1], metric="accuracy")
     (doubt,) = (text for text in caplog.messages if "numbers" in text)
     assert doubt == (
-        "warning: the 30 rows of train have 30 classes, all of them numbers; to predict numbers, "
+        "the 30 rows of train have 30 classes, all of them numbers; to predict numbers, "
         "choose the metric (--metric) pearson or spearman"
     )
 

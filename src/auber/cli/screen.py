@@ -45,7 +45,7 @@ def listening(*, quiet: bool, warn: bool = True) -> Iterator[Progress]:
     root = logging.getLogger()
     # The handler of last resort prints to the current stderr: rich replaces it to print above bars.
     if not root.handlers and logging.lastResort is not None:
-        logging.lastResort.setFormatter(logging.Formatter("auber: %(message)s"))
+        logging.lastResort.setFormatter(logging.Formatter("auber: warning: %(message)s"))
         root.setLevel(logging.ERROR if quiet else logging.WARNING)
     _silence_libraries(quiet=quiet)
     logger, console = logging.getLogger("auber"), Console(stderr=True)

@@ -193,7 +193,7 @@ def encode_words(
     num_cut = total - sum(tag != NO_TAG for row in tags for tag in row)
     if num_cut:
         logger.warning(
-            "warning: %s: %d of %d words have no token within max_length %d and are neither "
+            "%s: %d of %d words have no token within max_length %d and are neither "
             "learned nor scored; raise max_length",
             where, num_cut, total, max_length,
         )  # fmt: skip

@@ -119,13 +119,13 @@ def describe_duplicates(data: TaskData) -> Iterator[str]:
     repeated = len(data.train) - len(known)
     if repeated > _USUAL_REPEATS * len(data.train):
         yield (
-            f"warning: {repeated} of {len(data.train)} train rows repeat the texts of another row, "
+            f"{repeated} of {len(data.train)} train rows repeat the texts of another row, "
             "so rows that are held out may have been trained on"
         )
     leaked = sum(texts in known for texts in data.dev.texts())
     if leaked:
         yield (
-            f"warning: {leaked} of {len(data.dev)} dev rows are also in train, "
+            f"{leaked} of {len(data.dev)} dev rows are also in train, "
             "so their scores say little about new rows"
         )
 

@@ -139,7 +139,7 @@ def make_texts(
         )
     if len(rows) < number:
         logger.warning(
-            "warning: %s: %d of %d rows repeat another row and are left out",
+            "%s: %d of %d rows repeat another row and are left out",
             where,
             number - len(rows),
             number,

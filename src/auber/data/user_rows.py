@@ -154,7 +154,7 @@ def _warn_of_numbers(names: Sequence[str], num_rows: int) -> None:
     """Warn of classes that look like numbers to predict: each has few rows."""
     if len(names) > USUAL_CLASSES and num_rows < _FEW_ROWS * len(names) and are_numbers(names):
         logger.warning(
-            "warning: the %d rows of train have %d classes, all of them numbers; to predict "
+            "the %d rows of train have %d classes, all of them numbers; to predict "
             "numbers, choose the metric (--metric) pearson or spearman",
             num_rows,
             len(names),

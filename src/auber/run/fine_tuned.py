@@ -170,7 +170,7 @@ def warn_of_classes(name: str, classes: tuple[str, ...] | None, task: TaskData) 
     """Warn if a classifier names its outputs differently than the task names its classes."""
     if classes is not None and task.label_names is not None and classes != task.label_names:
         logger.warning(
-            "warning: %s: its classes are %s, the task's %s; they are matched in this order",
+            "%s: its classes are %s, the task's %s; they are matched in this order",
             name,
             ", ".join(classes),
             ", ".join(task.label_names),
