@@ -6,7 +6,7 @@ file of results is written after each mutant; with the same file the program goe
 mutants of changed modules again. A survivor is a test to write, or gets its `reason` by hand.
 
 Example: nice python -m benchmarks.mutants --out results/mutants.json
-         nice python -m benchmarks.mutants --out results/mutants.json --survivors  # with new tests
+         nice python -m benchmarks.mutants --out results/mutants.json --survivors --seconds 200
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from benchmarks.mutants.trial import copy_tree, find_tests, import_libraries, ru
 
 PACKAGES = ("search", "scoring", "models", "training", "metrics", "run")
 NEED_GPU = ("src/auber/scoring/kernels.py",)  # nothing in them runs without
-_MORE_SECONDS = 120.0  # of tests of other modules, for one mutant
 _LONGEST = 80  # characters of a text in the results
 
 
@@ -40,8 +39,9 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = make_parser("mutants", __doc__)
     add = parser.add_argument
     add("--out", type=Path, required=True, help="a .json file; what it holds is kept")
-    add("--mutants", type=int, default=320, help="to draw")
+    add("--mutants", type=int, default=300, help="to draw")
     add("--seed", type=int, default=0)
+    add("--seconds", type=float, default=45.0, help="of tests of other modules, for a mutant")
     add("--survivors", action="store_true", help="try those again that survived")
     arguments = parser.parse_args(words)
     # Before anything is written, because the file is part of the checkout.
@@ -54,7 +54,7 @@ def main(words: Sequence[str] | None = None) -> None:
         drawn = draw(tree, arguments.mutants, arguments.seed)
         digests = {file: digest(tree / file) for file, _ in drawn}
         known, tests = _read_known(arguments.out, arguments.seed, digests)
-        trials = _Trials(tree, tests)
+        trials = _Trials(tree, tests, arguments.seconds)
         for file, change in drawn:
             old = known.get(change.rank)
             if old and not (arguments.survivors and old.verdict == "survived"):
@@ -110,10 +110,13 @@ def _read_known(
 
 
 class _Trials:
-    """Mutants are tried in one copy of the tree; `seconds` of unbroken test files are kept."""
+    """Mutants are tried in one copy of the tree; `seconds` of unbroken test files are kept.
 
-    def __init__(self, tree: Path, seconds: dict[str, float]) -> None:
-        self.tree, self.seconds = tree, seconds
+    `most` bounds the seconds of the tests of other modules.
+    """
+
+    def __init__(self, tree: Path, seconds: dict[str, float], most: float) -> None:
+        self.tree, self.seconds, self._most = tree, seconds, most
 
     def run(self, file: str, change: Change) -> Mutant:
         """Run the tests of a module until one notices the mistake."""
@@ -162,7 +165,7 @@ class _Trials:
         total = 0.0
         for name in sorted(files, key=self.seconds.__getitem__):
             total += self.seconds[name]
-            if chosen and total > _MORE_SECONDS:
+            if chosen and total > self._most:
                 break
             chosen.append(name)
         return chosen

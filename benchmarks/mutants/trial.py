@@ -96,13 +96,15 @@ def run_tests(tree: Path, files: Sequence[str], limit: float) -> dict[str, Any]:
     if child == 0:
         _run_in_child(tree, files, answer)
     ended = 0
-    while not ended and time.monotonic() - began < limit:
-        ended, _ = os.waitpid(child, os.WNOHANG)
-        time.sleep(0.02)
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    if not ended:
-        os.waitpid(child, 0)
+    try:
+        while not ended and time.monotonic() - began < limit:
+            ended, _ = os.waitpid(child, os.WNOHANG)
+            time.sleep(0.02)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        if not ended:
+            os.waitpid(child, 0)
     found: dict[str, Any] = {"failed": None, "is_timeout": not ended, "seconds": {}}
     if answer.exists():
         found |= json.loads(answer.read_text(encoding="utf-8"))
