@@ -3,7 +3,7 @@
     python -m benchmarks.pages                       all of them
     python -m benchmarks.pages performance settings  some of them
 
-`encoders`, `settings` and `results` are whole pages. Of `fidelity`, `performance`, `regret` and
+`encoders` and `settings` are whole pages. Of `fidelity`, `paper`, `performance`, `regret` and
 `reliability` the parts between the marks are generated; the rest is written by hand.
 """
 
@@ -26,8 +26,8 @@ from auber.system.records import read
 from benchmarks.common import ROOT, describe_origin, make_parser, markdown, run_program
 from benchmarks.fidelity import tables as fidelity
 from benchmarks.fidelity.record import Entry, read_entries
+from benchmarks.paper_page import render_page
 from benchmarks.regret.result import Regret, summarise
-from benchmarks.results_page import write_page
 from benchmarks.scorer.record import Bench
 from benchmarks.scorer.tables import describe, draw_growth, make_tables, name_of
 from benchmarks.soak.record import Soak, make_table
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DOCS, RESULTS = ROOT / "docs", ROOT / "results"
+SIZES = RESULTS / "studies" / "sizes.json"
 BEGIN = "<!-- figures: written by python -m benchmarks.pages -->"
 END = "<!-- end of figures -->"
 _AGAIN = "measure it again"
@@ -185,19 +186,20 @@ def write_encoders() -> None:
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
-def write_results() -> None:
-    """Write the page of results, and copy the figures that it shows."""
-    patterns = ("studies/*.json", "speed/*.json")
-    write_page(DOCS / "results.md", [file for each in patterns for file in RESULTS.glob(each)])
+def make_paper() -> str:
+    """Return the page of the paper's tables."""
+    folders = (RESULTS / "studies", RESULTS / "speed")
+    files = [path for folder in folders for path in folder.glob("*.json") if path != SIZES]
+    return replace_part(DOCS / "paper.md", render_page(files))
 
 
 PAGES: dict[str, Callable[[], str | None]] = {
     "encoders": write_encoders,
     "fidelity": make_fidelity,
+    "paper": make_paper,
     "performance": make_performance,
     "regret": make_regret,
     "reliability": make_reliability,
-    "results": write_results,
     "settings": make_settings,
 }
 

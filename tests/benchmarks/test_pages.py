@@ -19,7 +19,7 @@ def docs(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["fidelity", "performance", "regret", "reliability", "results", "settings"]
+    "name", ["fidelity", "paper", "performance", "regret", "reliability", "settings"]
 )
 def test_the_pages_are_up_to_date(name, docs):
     (docs / f"{name}.md").write_text(
