@@ -3,8 +3,8 @@
     python -m benchmarks.pages                       all of them
     python -m benchmarks.pages performance settings  some of them
 
-`encoders` and `settings` are whole pages. Of `fidelity`, `paper`, `performance`, `regret` and
-`reliability` the parts between the marks are generated; the rest is written by hand.
+`encoders` and `settings` are whole pages. Of `fidelity`, `paper`, `performance`, `regret`,
+`reliability` and `results` the parts between the marks are generated; the rest is written by hand.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from benchmarks.paper_page import render_page
 from benchmarks.regret.result import Regret, summarise
 from benchmarks.scorer.record import Bench
 from benchmarks.scorer.tables import describe, draw_growth, make_tables, name_of
+from benchmarks.sizes import page as sizes
+from benchmarks.sizes.plan import PLAN, read_plan
+from benchmarks.sizes.record import read_models
 from benchmarks.soak.record import Soak, make_table
 
 if TYPE_CHECKING:
@@ -140,6 +143,18 @@ def make_reliability() -> str:
     return replace_part(DOCS / "reliability.md", "\n".join(parts))
 
 
+def make_results() -> str:
+    """Return the page of the study of sizes, and write its figures."""
+    plan, models = read_plan(PLAN), read_models(SIZES)
+    speeds = {
+        path.name: read(Speed, path, _AGAIN)
+        for path in sorted((RESULTS / "sizes").glob("study-*.json"))
+    }
+    for name, figure in sizes.draw(models, speeds, plan).items():
+        save_figure(DOCS / name, figure)
+    return replace_part(DOCS / "results.md", sizes.render(models, speeds, plan))
+
+
 def make_settings() -> str:
     """Return the page of settings, made from their declarations."""
     values = {name: make_config(name).flat() for name in PRESETS}
@@ -200,6 +215,7 @@ PAGES: dict[str, Callable[[], str | None]] = {
     "performance": make_performance,
     "regret": make_regret,
     "reliability": make_reliability,
+    "results": make_results,
     "settings": make_settings,
 }
 

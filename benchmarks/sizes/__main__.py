@@ -60,7 +60,6 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--glue", type=Path, help="a GLUE folder")
     add("--data", type=Path, help="a folder of TASK-train.csv and TASK-dev.csv")
     add("--plan", type=Path, default=PLAN)
-    add("--arms", nargs="+", metavar="NAME", help="only these arms of the plan")
     add("--minutes", type=float, default=float("inf"), help="begin no arm after so many")
     add("--work", type=Path, help="keep the fine-tuned model here, for another call")
     add("--out", type=Path, required=True, help="a .json file that models are added to")
@@ -90,22 +89,16 @@ def run(arguments: argparse.Namespace) -> None:
     begun, plan = time.perf_counter(), read_plan(arguments.plan)
     task_name, seed = arguments.task, arguments.seed
     arms = plan.arms_of(task_name, seed)
-    if arguments.arms:
-        if unknown := {*arguments.arms} - {arm.name for arm in arms}:
-            raise ConfigError(
-                f"--arms: {task_name} seed {seed} has no arm {', '.join(sorted(unknown))}; its "
-                f"arms are {', '.join(arm.name for arm in arms)}"
-            )
-        arms = [arm for arm in arms if arm.name in arguments.arms]
     block = Block(plan, task_name, seed, arguments)
     missing = [arm for arm in arms if arm.name not in block.held()]
     if not missing:
         print(f"{arguments.out}: has all arms of {task_name} seed {seed}")
         return
-    block.check(missing)
+    _check_packages(plan, missing)
     with tempfile.TemporaryDirectory(prefix="auber-sizes-") as scratch:
         block.fine_tune((arguments.work or Path(scratch)) / f"{task_name}-{seed}")
-        again = block.references() - block.held(block.start)
+        # Each fine-tuned model needs its own of what others are compared with.
+        again = {CONTROL, *(question.arm for question in plan.questions)} - block.held(block.start)
         for arm in arms:
             if arm not in missing and arm.name not in again:
                 continue
@@ -113,6 +106,16 @@ def run(arguments: argparse.Namespace) -> None:
                 print(f"{arguments.minutes:g} minutes are over; run it again for the other arms")
                 return
             block.run_arm(arm, Path(scratch) / "arm")
+
+
+def _check_packages(plan: Plan, arms: Sequence[Arm]) -> None:
+    if any(arm.method == peer.NAME for arm in arms) and not peer.is_installed():
+        raise ConfigError(
+            f"the arm {peer.NAME} needs the package {peer.NAME} {peer.VERSION}, found none; "
+            "install it, or put its wheel on PYTHONPATH"
+        )
+    if any(arm.name in plan.int8 for arm in arms) and not can_measure_int8():
+        print("int8 is left empty: onnx, onnxruntime or onnxscript is missing", file=sys.stderr)
 
 
 class Block:
@@ -124,17 +127,6 @@ class Block:
         rows = plan.tasks[task].rows
         self.task = cut_rows(read_task(task, arguments.glue, arguments.data), rows)
         METHODS.setdefault(peer.NAME, peer.METHOD)
-        self.start, self.folder = "", Path()
-
-    def check(self, arms: Sequence[Arm]) -> None:
-        """Raise `ConfigError` if a package is missing."""
-        if any(arm.method == peer.NAME for arm in arms) and not peer.is_installed():
-            raise ConfigError(
-                f"the arm {peer.NAME} needs the package {peer.NAME} {peer.VERSION}, which is not "
-                "installed; put its wheel on PYTHONPATH, or name the other arms with --arms"
-            )
-        if any(arm.name in self.plan.int8 for arm in arms) and not can_measure_int8():
-            print("int8 is left empty: onnx, onnxruntime or onnxscript is missing", file=sys.stderr)
 
     def held(self, start: str | None = None) -> set[str]:
         """Return the arms that the file has for this block, for a fine-tuned model or any."""
@@ -143,10 +135,6 @@ class Block:
             for model in read_models(self.out)
             if (model.task, model.seed) == (self.name, self.seed) and start in (None, model.start)
         }
-
-    def references(self) -> set[str]:
-        """Return the arms that every fine-tuned model needs, because others are compared to it."""
-        return {CONTROL, *(question.arm for question in self.plan.questions)}
 
     def config(self, *, small: bool = False, **settings: Any) -> Config:
         """Return the settings of an arm."""
@@ -296,14 +284,8 @@ def write_shapes(arguments: argparse.Namespace) -> None:
             shape = AutoModelForSequenceClassification.from_config(config)
         remove(shape, _plan_of(model, config.num_attention_heads, config.intermediate_size))
         shape.config.architectures = [type(shape).__name__]
-        shape.config.save_pretrained(arguments.out / name_shape(model.arm, model.keep))
+        shape.config.save_pretrained(arguments.out / model.shape)
     print(f"auber speed {arguments.out}/*")
-
-
-def name_shape(arm: str, keep: float | None) -> str:
-    """Return the name of a model's folder, which its speed is found by."""
-    name = arm.replace("/", "").replace(" ", "-")
-    return name if keep is None else f"{name}-{keep:g}"
 
 
 def _plan_of(model: Model, heads: int, neurons: int) -> PruningPlan:

@@ -40,6 +40,12 @@ class Model(Record):
         """What tells it from all other models."""
         return self.task, self.seed, self.start, self.arm, self.keep or 0.0
 
+    @property
+    def shape(self) -> str:
+        """The name that its speed is measured by."""
+        name = self.arm.replace("/", "").replace(" ", "-")
+        return name if self.keep is None else f"{name}-{self.keep:g}"
+
 
 class Models(Record):
     """The models of a file."""

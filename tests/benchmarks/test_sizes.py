@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
+from statistics import variance
 
 import pytest
 import torch
@@ -12,11 +13,13 @@ import auber
 from auber.errors import ConfigError, RunError
 from auber.export.measure import count_multiply_adds
 from auber.export.subjects import read_subjects
+from auber.metrics.statistics import paired
 from auber.models.costs import UnitCosts
 from benchmarks import tiny
 from benchmarks.sizes import __main__ as sizes
-from benchmarks.sizes import peer
-from benchmarks.sizes.plan import CONTROL, PLAN, read_plan
+from benchmarks.sizes import page, peer
+from benchmarks.sizes.answers import answer, differences, pool
+from benchmarks.sizes.plan import CONTROL, PLAN, Question, read_plan
 from benchmarks.sizes.record import Model, read_models, write_models
 from tests.tiny_models import HEADS, NEURONS, random_batch, tiny_model
 
@@ -94,32 +97,34 @@ def test_the_arms_and_tasks_that_the_plan_names_exist():
 
 
 def test_a_block_is_continued_without_losing_a_model(tmp_path, block, capsys):
-    out = tmp_path / "out.json"
-    sizes.main([*block, "--arms", CONTROL, "default", "--work", str(tmp_path / "work")])
-    first = read_models(out)
-    assert [(each.arm, each.keep) for each in first] == [
-        ("default", 0.5), ("default", 0.8), (CONTROL, None)
+    out, work = tmp_path / "out.json", ["--work", str(tmp_path / "work")]
+    sizes.main([*block, "--minutes", "0"])
+    assert "0 minutes are over" in capsys.readouterr().out
+    sizes.main([*block, *work])
+    found = read_models(out)
+    assert [(each.arm, each.keep) for each in found] == [
+        ("A/A control", None), ("default", 0.5), ("default", 0.8), ("minilm-l6", None),
+        (CONTROL, None),
     ]  # fmt: skip
-    half, large, control = first
+    again, half, large, _, control = found
     assert half.multiply_adds < large.multiply_adds < control.multiply_adds
     assert sum(half.neurons) < sum(control.neurons) == 96
     assert half.int8 is not None
     assert control.int8 is None
-    sizes.main([*block, "--work", str(tmp_path / "work")])
-    found = read_models(out)
-    assert all(each in found for each in first)
-    arms = ["A/A control", "default", "default", "minilm-l6", CONTROL]
-    assert [each.arm for each in found] == arms
+    assert again.start == half.start == control.start
     capsys.readouterr()
     sizes.main(block)
     assert "has all arms of words seed 0" in capsys.readouterr().out
     # Another fine-tuned model needs its own of what others are compared with.
-    before = [each.model_copy(update={"start": "before"}) for each in first]
+    before = [each.model_copy(update={"start": "before"}) for each in found[1:]]
     write_models(out, before)
-    sizes.main(block)
-    after = [each for each in read_models(out) if each.start != "before"]
-    assert [each.arm for each in after] == arms
-    assert [each.dev for each in after] == [each.dev for each in found]
+    sizes.main([*block, *work])
+    models = read_models(out)
+    assert all(each in models for each in before)
+    after = [each for each in models if each not in before]
+    assert [(each.arm, each.dev) for each in after] == [
+        (each.arm, each.dev) for each in (again, half, large, control)
+    ]
     # Shapes are measured by `auber speed`.
     shapes = tmp_path / "shapes"
     words = ["shapes", *block[1:7], "--plan", str(tmp_path / "plan.toml")]
@@ -131,15 +136,13 @@ def test_a_block_is_continued_without_losing_a_model(tmp_path, block, capsys):
     assert {path.name for path in shapes.iterdir()} == names
 
 
-def test_what_a_block_cannot_do_is_said_before_it_begins(tmp_path, block):
+def test_what_a_block_cannot_do_is_said_before_it_begins(tmp_path, block, monkeypatch):
     with pytest.raises(ConfigError, match=r"seed 9: the plan has no such block; .* seeds 0$"):
         sizes.main([word if word != "0" else "9" for word in block])
-    with pytest.raises(ConfigError, match=r"--arms: words seed 0 has no arm voita; its arms are"):
-        sizes.main([*block, "--arms", "voita"])
     (tmp_path / "plan.toml").write_text(SMALL_PLAN.replace('"fisher"', '"torch-pruning"'))
-    if not peer.is_installed():
-        with pytest.raises(ConfigError, match=r"needs the package torch-pruning 1\.6\.1, .* wheel"):
-            sizes.main(block)
+    monkeypatch.setattr(peer, "is_installed", lambda: False)
+    with pytest.raises(ConfigError, match=r"needs the package torch-pruning 1\.6\.1, found none; "):
+        sizes.main(block)
     (tmp_path / "plan.toml").write_text("model =")
     with pytest.raises(ConfigError, match=r"plan\.toml: cannot be read .*; give a plan"):
         sizes.main(block)
@@ -148,7 +151,10 @@ def test_what_a_block_cannot_do_is_said_before_it_begins(tmp_path, block):
 def make_model(arm, keep, task, seed, dev, **changes):
     """Return the record of a model."""
     shape = {"heads": (4,), "neurons": (8,), "multiply_adds": 10, "parameters": 10}
-    origin = {"command": "c", "provenance": {"device": "cpu", "commit": {"id": "f" * 40}}}
+    origin = {
+        "command": "c",
+        "provenance": {"device": "cpu", "commit": {"id": "f" * 40, "dirty": False}},
+    }
     scores = {"train": 90.0, "loss": None, "int8": None, "seconds": 1.0}
     names = {"arm": arm, "keep": keep, "task": task, "seed": seed, "dev": dev, "start": "s"}
     return Model(**{**names, **shape, **origin, **scores, **changes})
@@ -196,3 +202,95 @@ def test_the_peer_prunes_as_its_plan_does(model_type):
     auber.remove(own, plan)
     with torch.no_grad():
         assert torch.allclose(model(**batch).logits, own(**batch).logits, atol=1e-5)
+
+
+def question(**changes):
+    """Return a question about seeds 0 to 2."""
+    return Question(
+        **{"name": "q", "text": "?", "arm": "default", "against": (CONTROL,), "seeds": (0, 1, 2)}
+        | changes
+    )
+
+
+def make_block(task, seed, scores, start="s"):
+    """Return models of one fine-tuned model by their (arm, size)."""
+    return [make_model(*key, task, seed, dev, start=start) for key, dev in scores.items()]
+
+
+def pairs_of(gains, other=CONTROL, keep=0.5):
+    """Return models of `default`, all of one score, and of another arm, by their differences."""
+    other_keep = None if other in (CONTROL, "minilm-l6") else keep
+    return [
+        model
+        for task, values in gains.items()
+        for seed, gain in enumerate(values)
+        for model in make_block(task, seed, {("default", keep): 80, (other, other_keep): 80 - gain})
+    ]
+
+
+def test_differences_are_those_of_one_fine_tuned_model():
+    models = make_block("rte", 0, {("default", 0.5): 70.0, (CONTROL, None): 69.0}, "one")
+    models += make_block("rte", 0, {("default", 0.5): 75.0, (CONTROL, None): 72.0}, "two")
+    models += make_block("rte", 1, {("default", 0.5): 60.0}, "three")
+    models += make_block("rte", 1, {(CONTROL, None): 50.0}, "four")
+    models += make_block("rte", 9, {("default", 0.5): 60.0, (CONTROL, None): 50.0})
+    found = differences(models, question(), 0.5, CONTROL, read_plan(PLAN))
+    assert found == {"rte": [2.0]}
+
+
+def test_tasks_weigh_the_same():
+    one, many = [1.0, 2.0, 3.0], [-1.0, -3.0, -2.0, -2.0, -2.0, -2.0]
+    found = pool({"a": one, "b": many, "c": [50.0]})
+    assert found.mean == pytest.approx(0)
+    parts = [variance(values) / len(values) / 4 for values in (one, many)]
+    assert found.error == pytest.approx(sum(parts) ** 0.5)
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 5)
+    assert found.freedom == pytest.approx(freedom)
+    # Of one task it is the paired t test.
+    alone, known = pool({"a": many}), paired(many)
+    assert alone.interval == pytest.approx((known.differences.low, known.differences.high))
+    assert alone.p == pytest.approx(known.p_t)
+    assert pool({"a": [1.0]}) is None
+    assert pool({"a": [1.0, 1.0]}).interval is None
+
+
+def test_the_answers():
+    plan = read_plan(PLAN)
+    noise = [0.1, -0.1, 0.2, -0.2, 0.0]
+    tasks = ("cola", "mrpc", "rte", "sst2", "subj", "trec")
+    models = pairs_of(dict.fromkeys(tasks, noise))  # a
+    models += pairs_of(dict.fromkeys(tasks, (5.1, 5.2, 5.0)), "voita", 0.25)
+    models += pairs_of(dict.fromkeys(tasks, noise[:3]), "random", 0.25)
+    models += pairs_of(dict.fromkeys(tasks[:5], (-3.1, -2.9, -3, -3.2, -2.8)), "minilm-l6", 0.125)
+    found = {each.question: each for each in answer(models, plan)}
+    assert len(found) == 10
+    rows = [each for each in found.values() if each.words]
+    assert [each.question[0] for each in rows] == ["a", "b", "b", "c"]
+    half, voita, random, small = rows
+    assert half.words == "Yes: at most 0.05 points are lost (one-sided 95 % bound)."
+    assert half.pairs == "30 of 60"
+    assert voita.question == "b: At 0.25, is `default` ahead of voita?"
+    assert voita.words.startswith("Yes, by 5.1 points (p ")
+    assert random.words.startswith("No significant difference (p ")
+    assert small.words.startswith("No, it is behind by 3.0 points (p ")
+    assert small.pairs == "25 of 30, 5 of 6 tasks"
+    worse = answer(pairs_of({task: [each - 0.48 for each in noise] for task in tasks}), plan)
+    assert worse[0].words == "Not shown: up to 0.53 points may be lost (one-sided 95 % bound)."
+
+
+def test_the_page_of_some_results():
+    plan, models = read_plan(PLAN), pairs_of({"rte": [0.5, 1.5], "cola": [-1.0, 0.0]})
+    models = [each.model_copy(update={"int8": each.dev - 1}) for each in models]
+    text = page.render(models, {}, plan)
+    assert "**mpnet-base pruned by `default`, " in text.splitlines()[0]
+    assert "+0.2 (-1.3 to +1.8) at 50 % of the multiply-adds** (tasks: 2 of 6).\n" in text
+    assert "- `results/studies/sizes.json`: 8 models, each with its command; cpu, commit" in text
+    work, latency = page.draw(models, {}, plan).values()
+    titles = [axes.get_title(loc="left") for axes in work.axes]
+    assert titles[:3] == ["cola", "mrpc: not measured", "rte"]
+    assert {line.get_label() for line in work.axes[0].lines} >= {
+        "default",
+        "default, int8",
+        "unpruned",
+    }
+    assert all(axes.get_title(loc="left").endswith("not measured") for axes in latency.axes)
