@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not missing:
         print(f"{arguments.out}: has all arms of {task_name} seed {seed}")
         return
-    _check_packages(plan, missing)
+    _check_packages(plan, seed, missing)
     with tempfile.TemporaryDirectory(prefix="auber-sizes-") as scratch:
         block.fine_tune((arguments.work or Path(scratch)) / f"{task_name}-{seed}")
         # Each fine-tuned model needs its own of what others are compared with.
@@ -108,13 +108,13 @@ def run(arguments: argparse.Namespace) -> None:
             block.run_arm(arm, Path(scratch) / "arm")
 
 
-def _check_packages(plan: Plan, arms: Sequence[Arm]) -> None:
+def _check_packages(plan: Plan, seed: int, arms: Sequence[Arm]) -> None:
     if any(arm.method == peer.NAME for arm in arms) and not peer.is_installed():
         raise ConfigError(
             f"the arm {peer.NAME} needs the package {peer.NAME} {peer.VERSION}, found none; "
             "install it, or put its wheel on PYTHONPATH"
         )
-    if any(arm.name in plan.int8 for arm in arms) and not can_measure_int8():
+    if any(plan.wants_int8(arm.name, seed) for arm in arms) and not can_measure_int8():
         print("int8 is left empty: onnx, onnxruntime or onnxscript is missing", file=sys.stderr)
 
 
@@ -202,7 +202,7 @@ class Block:
         encoder = source.encoder
         layers = range(encoder.num_layers)
         length = min(USUAL_LENGTH, encoder.num_positions)
-        wants_int8 = arm.name in self.plan.int8 and can_measure_int8()
+        wants_int8 = self.plan.wants_int8(arm.name, self.seed) and can_measure_int8()
         return Model(
             task=self.name,
             seed=self.seed,

@@ -48,6 +48,13 @@ class Arm(Record):
         return seed in self.seeds and (not self.tasks or task in self.tasks)
 
 
+class Int8(Record):
+    """The models that are scored as int8 graphs too."""
+
+    arms: tuple[Name, ...]
+    seeds: tuple[Count, ...]
+
+
 class Question(Record):
     """A comparison of an arm with others: one test for each size and other arm."""
 
@@ -66,7 +73,7 @@ class Plan(Record):
 
     model: Name
     small: Name
-    int8: tuple[Name, ...]  # arms that are scored as int8 graphs too
+    int8: Int8
     settings: dict[str, Any]
     tasks: dict[Name, TaskPlan]
     arms: tuple[Arm, ...]
@@ -82,6 +89,10 @@ class Plan(Record):
                 f"{', '.join(self.tasks)}, its seeds {', '.join(map(str, seeds))}"
             )
         return found
+
+    def wants_int8(self, arm: str, seed: int) -> bool:
+        """Return whether the models of an arm are scored as int8 graphs too."""
+        return arm in self.int8.arms and seed in self.int8.seeds
 
     def has_sizes(self, arm: str) -> bool:
         """Return whether the models of an arm have target sizes."""

@@ -26,7 +26,7 @@ from tests.tiny_models import HEADS, NEURONS, random_batch, tiny_model
 SMALL_PLAN = """
 model = "tiny"
 small = "smaller"
-int8 = ["default", "minilm-l6"]
+int8 = { arms = ["default", "minilm-l6"], seeds = [0] }
 settings = { threads = 1, max_length = 24, "last.epochs" = 1, "size.multiple" = 1 }
 
 [tasks.words]
@@ -84,7 +84,7 @@ def test_the_arms_and_tasks_that_the_plan_names_exist():
     plan = read_plan(PLAN)
     arms = {arm.name for arm in plan.arms}
     named = {name for each in plan.questions for name in (each.arm, *each.against)}
-    assert named | {*plan.int8} <= arms
+    assert named | {*plan.int8.arms} <= arms
     for each in (*plan.arms, *plan.questions):
         assert {*each.tasks} <= {*plan.tasks}
     # Each compared model is made in every block of its question.
