@@ -12,6 +12,7 @@ import torch
 import auber
 from auber.errors import ConfigError, RunError
 from auber.export.measure import count_multiply_adds
+from auber.export.speed import Amount, RunSpeed, Speed, SpeedProvenance, Timing
 from auber.export.subjects import read_subjects
 from auber.metrics.statistics import paired
 from auber.models.costs import UnitCosts
@@ -294,3 +295,31 @@ def test_the_page_of_some_results():
         "unpruned",
     }
     assert all(axes.get_title(loc="left").endswith("not measured") for axes in latency.axes)
+
+
+def make_speed(name, *milliseconds):
+    """Return the speed of a model: unpruned, pruned, and both in int8."""
+    names = ("unpruned", "pruned", "unpruned int8", "pruned int8")
+    timings = tuple(
+        Timing.of((runtime, "cpu", "float32"), 1, 128, names, [[each / 1000] * 6 for each in times])
+        for runtime, times in (("torch", (1, 1)), ("onnxruntime", milliseconds))
+    )
+    sizes = dict.fromkeys(("heads_removed", "heads", "neurons_removed", "neurons"), 0)
+    amounts = dict.fromkeys(("parameters", "multiply_adds"), Amount(unpruned=1, pruned=1))
+    plan = auber.PruningPlan()
+    return RunSpeed(
+        name=name, family="mpnet", plan=plan, int8_bytes=None, timings=timings, **sizes, **amounts
+    )
+
+
+def test_latencies_are_shares_of_the_unpruned_model():
+    runs = (make_speed(CONTROL, 100, 101, 40, 41), make_speed("default-0.5", 99, 50, 40, 20))
+    origin = SpeedProvenance(versions={}, commit=None, threads=2)
+    speed = Speed(command="c", runs=runs, left_out=(), seconds=1, provenance=origin)
+    found = page.find_latency(
+        {"a.json": speed, "b.json": speed.model_copy(update={"runs": runs[1:]})}
+    )
+    assert found == {
+        (CONTROL, "float32"): pytest.approx(101), (CONTROL, "int8"): pytest.approx(41),
+        ("default-0.5", "float32"): pytest.approx(50), ("default-0.5", "int8"): pytest.approx(20),
+    }  # fmt: skip
