@@ -272,7 +272,11 @@ def write_shapes(arguments: argparse.Namespace) -> None:
 
     plan = read_plan(arguments.plan)
     block = (arguments.task, arguments.seed)
-    models = [m for m in read_models(arguments.results) if (m.task, m.seed) == block]
+    models = [
+        model
+        for model in read_models(arguments.results)
+        if (model.task, model.seed) == block and plan.is_drawn(model.arm)
+    ]
     if not models:
         raise RunError(f"{arguments.results}: has no model of {block[0]} seed {block[1]}; run it")
     for model in models:

@@ -57,7 +57,7 @@ def _headline(models: Sequence[Model], plan: Plan) -> str:
         by_task = differences(models, asked, keep, CONTROL, plan)
         if estimate := pool(by_task):
             parts.append(f"{format_estimate(estimate)} at {100 * keep:g} %")
-            tasks.add(len(by_task))
+            tasks.add(sum(len(values) > 1 for values in by_task.values()))
     if not parts:
         return _UNMEASURED
     return (
@@ -129,7 +129,7 @@ def _panels(
     lines = {task: {} for task in plan.tasks}
     seeds = _main_seeds(plan)
     for model in models:
-        if model.seed not in seeds or model.arm.startswith("A/A"):
+        if model.seed not in seeds or not plan.is_drawn(model.arm):
             continue
         name = UNPRUNED if model.arm == CONTROL else model.arm
         for form, score in (("float32", model.dev), ("int8", model.int8)):

@@ -94,6 +94,11 @@ class Plan(Record):
         """Return whether the models of an arm are scored as int8 graphs too."""
         return arm in self.int8.arms and seed in self.int8.seeds
 
+    def is_drawn(self, arm: str) -> bool:
+        """Return whether an arm is in the figures: with sizes, the control or the small model."""
+        made = [each for each in self.arms if each.name == arm]
+        return arm == CONTROL or any(each.sizes or each.method == SMALL for each in made)
+
     def has_sizes(self, arm: str) -> bool:
         """Return whether the models of an arm have target sizes."""
         return any(each.sizes for each in self.arms if each.name == arm)

@@ -43,8 +43,7 @@ class Model(Record):
     @property
     def shape(self) -> str:
         """The name that its speed is measured by."""
-        name = self.arm.replace("/", "").replace(" ", "-")
-        return name if self.keep is None else f"{name}-{self.keep:g}"
+        return self.arm if self.keep is None else f"{self.arm}-{self.keep:g}"
 
 
 class Models(Record):

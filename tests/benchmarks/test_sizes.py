@@ -133,7 +133,7 @@ def test_a_block_is_continued_without_losing_a_model(tmp_path, block, capsys):
     (subject,) = read_subjects([shapes / "default-0.5"], None)
     counts = [count_multiply_adds(model, 32) for model in subject.build()]
     assert counts == [control.multiply_adds, half.multiply_adds]
-    names = {"AA-control", "default-0.5", "default-0.8", "minilm-l6", CONTROL}
+    names = {"default-0.5", "default-0.8", "minilm-l6", CONTROL}
     assert {path.name for path in shapes.iterdir()} == names
 
 
