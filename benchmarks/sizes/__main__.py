@@ -1,8 +1,8 @@
 """What a target size costs: run blocks of `studies/sizes.toml`, merge them, prepare speed.
 
-Run:    PYTHONPATH=src:. python -m benchmarks.sizes run --task rte --seed 0 --models WEIGHTS
-        --glue GLUE --data DATA --minutes 8 --out rte-0.json
-Merge:  python -m benchmarks.sizes merge rte-0.json rte-1.json --out results/studies/sizes.json
+Run:    PYTHONPATH=src:. python -m benchmarks.sizes run --task rte --seed 0 1 --models WEIGHTS
+        --glue GLUE --data DATA --minutes 8 --out rte.json
+Merge:  python -m benchmarks.sizes merge rte.json cola.json --out results/studies/sizes.json
 Shapes: python -m benchmarks.sizes shapes --task mrpc --seed 0 --models WEIGHTS --out shapes
 
 A block is one task and seed: a fine-tuned model and all arms that the plan has for it. Each arm is
@@ -56,7 +56,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = make_parser("sizes", __doc__)
     commands = parser.add_subparsers(required=True)
     add = commands.add_parser("run", help="one block").add_argument
-    _add_block(add)
+    _add_block(add, nargs="+")
     add("--glue", type=Path, help="a GLUE folder")
     add("--data", type=Path, help="a folder of TASK-train.csv and TASK-dev.csv")
     add("--plan", type=Path, default=PLAN)
@@ -78,34 +78,43 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments.command(arguments)
 
 
-def _add_block(add: Any) -> None:
+def _add_block(add: Any, **seeds: str) -> None:
     add("--task", required=True)
-    add("--seed", type=int, required=True)
+    add("--seed", type=int, required=True, **seeds)
     add("--models", type=Path, required=True, help="a folder of the pretrained models' folders")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run the arms of a block that its file lacks."""
-    begun, plan = time.perf_counter(), read_plan(arguments.plan)
-    task_name, seed = arguments.task, arguments.seed
-    arms = plan.arms_of(task_name, seed)
-    block = Block(plan, task_name, seed, arguments)
+    """Run the arms that the file lacks of a task's blocks, while there is time."""
+    plan, end = read_plan(arguments.plan), time.perf_counter() + 60 * arguments.minutes
+    for seed in arguments.seed:
+        plan.arms_of(arguments.task, seed)
+    for seed in arguments.seed:
+        if not _run_block(Block(plan, arguments.task, seed, arguments), arguments.work, end):
+            print(f"{arguments.minutes:g} minutes are over; run it again for the other arms")
+            return
+    print(f"{arguments.out}: has all arms of {arguments.task}")
+
+
+def _run_block(block: Block, work: Path | None, end: float) -> bool:
+    """Run the missing arms of a block; return whether it is complete."""
+    plan, arms = block.plan, block.plan.arms_of(block.name, block.seed)
     missing = [arm for arm in arms if arm.name not in block.held()]
     if not missing:
-        print(f"{arguments.out}: has all arms of {task_name} seed {seed}")
-        return
-    _check_packages(plan, seed, missing)
+        return True
+    _check_packages(plan, block.seed, missing)
     with tempfile.TemporaryDirectory(prefix="auber-sizes-") as scratch:
-        block.fine_tune((arguments.work or Path(scratch)) / f"{task_name}-{seed}")
+        if time.perf_counter() >= end:
+            return False
+        block.fine_tune((work or Path(scratch)) / f"{block.name}-{block.seed}")
         # Each fine-tuned model needs its own of what others are compared with.
         again = {CONTROL, *(question.arm for question in plan.questions)} - block.held(block.start)
         for arm in arms:
-            if arm not in missing and arm.name not in again:
-                continue
-            if time.perf_counter() - begun > 60 * arguments.minutes:
-                print(f"{arguments.minutes:g} minutes are over; run it again for the other arms")
-                return
-            block.run_arm(arm, Path(scratch) / "arm")
+            if arm in missing or arm.name in again:
+                if time.perf_counter() >= end:
+                    return False
+                block.run_arm(arm, Path(scratch) / "arm")
+    return True
 
 
 def _check_packages(plan: Plan, seed: int, arms: Sequence[Arm]) -> None:
