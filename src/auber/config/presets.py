@@ -69,6 +69,8 @@ _PAPER: dict[str, Value] = {
     "size.multiple": 8,
     "teacher.outputs": 0.0,
     "teacher.hidden": 0.0,
+    "teacher.copies": 0,
+    "teacher.noise": 0.2,
     "agent.episodes": 150,  # R
     "agent.hidden_size": 512,  # P
     "agent.hidden_layers": 3,  # P

@@ -308,6 +308,12 @@ class Teaching(Section):
     hidden: float = setting(
         0.0, "weight of the distance to the teacher's hidden states, added to the loss", ge=0
     )
+    copies: Int = setting(
+        0,
+        "copies of each row with replaced tokens, which the teacher alone answers",
+        ge=0,
+    )
+    noise: float = setting(0.2, "share of the tokens of a copy that are replaced", ge=0, le=1)
 
 
 class Agent(Section):

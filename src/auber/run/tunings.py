@@ -123,11 +123,17 @@ class Tunings:
         is_taught = self._request.task.is_answered or is_of(stage, LAST)
         if self._fold is not None:
             label = f"fold model {self._fold + 1} of {self._num_folds}: {label}"
+        seed = derive(self._request.config.seed, f"tuning/{purpose}", layer)
+        train = self._train.select(rows)
+        teaching = self._request.config.teacher
+        if is_taught and teaching.copies:
+            fixed = self._request.start.tokenizer.all_special_ids
+            train = train.with_noise(teaching.copies, teaching.noise, fixed, seed)
         return tune(
             model,
-            self._train.select(rows),
+            train,
             settings,
-            seed=derive(self._request.config.seed, f"tuning/{purpose}", layer),
+            seed=seed,
             hardware=self._request.hardware,
             watch=watch,
             stage=label,
