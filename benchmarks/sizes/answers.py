@@ -92,7 +92,7 @@ def pool(by_task: Mapping[str, Sequence[float]]) -> Estimate | None:
 
 
 def answer(models: Sequence[Model], plan: Plan) -> list[Answer]:
-    """Return the answers to all questions; those without a margin are corrected together."""
+    """Return the answers to all questions; tests without a margin are corrected together."""
     asked = [
         (question, keep, other, differences(models, question, keep, other, plan))
         for question in plan.questions
@@ -103,7 +103,7 @@ def answer(models: Sequence[Model], plan: Plan) -> list[Answer]:
     tested = [
         number
         for number, (question, *_) in enumerate(asked)
-        if question.margin is None and estimates[number] is not None
+        if question.tested and question.margin is None and estimates[number] is not None
     ]
     p_values = [found.p for number in tested if (found := estimates[number])]
     corrected = dict(zip(tested, holm(p_values), strict=True))
@@ -142,7 +142,8 @@ def _judge(question: Question, found: Estimate, corrected: float | None) -> str:
         if lost < question.margin:
             return f"Yes: at most {max(lost, 0.0):.2f} points are lost (one-sided 95 % bound)."
         return f"Not shown: up to {lost:.2f} points may be lost (one-sided 95 % bound)."
-    assert corrected is not None, "an estimate without a margin is tested"
+    if corrected is None:
+        return "An estimate, not tested."
     if corrected < LEVEL:
         if found.mean > 0:
             return f"Yes, by {found.mean:.1f} points (p {corrected:.2g})."

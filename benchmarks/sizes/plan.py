@@ -66,6 +66,7 @@ class Question(Record):
     tasks: tuple[Name, ...] = ()
     seeds: tuple[Count, ...]
     margin: Number | None = None  # points that may be lost: a test of non-inferiority
+    tested: bool = True  # otherwise an estimate
 
 
 class Plan(Record):
