@@ -39,7 +39,10 @@ def test_the_command_prints_tables_and_verdicts(run_auber, tmp_path):
     assert "Table 2: the methods; mpnet-base, protocol seen" in out
     assert "4 (task, seed) pairs" in out
     assert "share one dev set" in out
-    assert "mpnet-base, seen: warning: rte, michel: one class predicted in 1 of 1 run\n" in out
+    assert (
+        "mpnet-base, protocol seen: warning: rte, michel: one class predicted in 1 of 1 run\n"
+        in out
+    )
     assert "runs: 13 finished, 1 without a result; fine-tuned starts: 0" in out
     assert "left out: cut (unfinished)" in out
     assert "\nP: heads removed; difference to original+tuning, in table 3 to auber; " in out

@@ -80,8 +80,27 @@ def test_models_and_protocols_are_never_mixed(tmp_path):
     report = analyse(collect(tmp_path))
     places = [(section.model, section.protocol) for section in report.sections]
     assert places == [("a", "seen"), ("b", "heldout"), ("b", "seen")]
+    assert [section.name for section in report.sections][1:] == [
+        "b, protocol heldout",
+        "b, protocol seen",
+    ]
     assert {len(section.methods) for section in report.sections} == {2}
     assert len(report.tasks) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "protocol", "name"),
+    [
+        ("auber", "crossfit", "m, protocol crossfit"),
+        ("random", "crossfit", "m"),
+        ("random", "heldout", "m, protocol heldout"),
+    ],
+)
+def test_a_protocol_is_named_where_it_matters(tmp_path, method, protocol, name):
+    scores = {"rte": {method: [60.0], CONTROL: [61.0]}}
+    write_study(tmp_path, scores, model="m", protocol=protocol)
+    (section,) = analyse(collect(tmp_path)).sections
+    assert section.name == name
 
 
 def test_draws_are_averaged_within_a_seed_first(tmp_path):

@@ -185,7 +185,7 @@ def _print_report(report: Report, tables: Iterable[Table]) -> None:
             for flag in row["flags"]
         ]
         for line in (*warnings, *section.notes):
-            print(screen.wrap(f"{section.model}, {section.protocol}: {line}", later="  "))
+            print(screen.wrap(f"{section.name}: {line}", later="  "))
     print(
         f"runs: {report.runs} finished, {len(report.left_out)} without a result; "
         f"fine-tuned starts: {report.starts}"

@@ -20,6 +20,7 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from auber.data.user_rows import OWN
 from auber.errors import RunError
 from auber.report import figures, run_tables
 from auber.report.analysis import Report, Section, analyse
@@ -117,6 +118,7 @@ def make_run_page(runs: Sequence[Run], speed: Sequence[Grid] = ()) -> Page:
     models, protocols, tasks, _, seeds, _ = (", ".join(map(str, each)) for each in names)
     # The protocol is about the rewards of searches.
     protocol = f"protocol {protocols}; " if any(run.record.rewards_asked for run in runs) else ""
+    tasks = "own rows" if tasks == OWN else tasks
     subtitle = f"{models}; {tasks}; {protocol}seed {seeds}"
     cells = {
         task: {run.label: [run] for run in of_task}
@@ -159,7 +161,7 @@ def _make_study_page(places: Sequence[str | Path], speed: Sequence[Grid]) -> Pag
         shown = {table.name: table.grids().get(place) for table in tables}
         grids = {name: [grid.filled._replace(notes=())] for name, grid in shown.items() if grid}
         notes = dict.fromkeys(note for grid in shown.values() if grid for note in grid.notes)
-        ends = ("", "") if len(report.sections) == 1 else (f"-{number}", f": {', '.join(place)}")
+        ends = ("", "") if len(report.sections) == 1 else (f"-{number}", f": {section.name}")
         drawings = _draw_section(cells, section, ends[0])
         parts.append(
             PageSection(drawings, map_heads(cells), search_start(own), grids, [*notes], *ends)

@@ -113,7 +113,9 @@ def all_tables(report: Report) -> tuple[Table, ...]:
         parts = {}
         for each in report.sections:
             missing = (f"Missing so far: {'; '.join(each.missing)}.",) if each.missing else ()
-            parts[each.model, each.protocol] = SectionNotes(each.label, (*missing, *each.notes))
+            parts[each.model, each.protocol] = SectionNotes(
+                each.name, each.label, (*missing, *each.notes)
+            )
         frame = pd.DataFrame(data, columns=titles, dtype=object)
         return Table(name, title, frame, parts=parts, notes=(*notes, *left_out), **options)
 
