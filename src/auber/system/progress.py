@@ -73,19 +73,25 @@ class Progress:
 
     def plan(self, work: Sequence[float]) -> None:
         """Announce the stages by their relative work."""
-        begin, end = self._part
-        scale = (end - begin) / (sum(work) or 1.0)
-        self._work, self.finished = [scale * each for each in work], 0
-        self._before, self._after = begin, 1.0 - end
-        if begin == 0:
+        self._work, self.finished = list(work), 0
+        self._fill_part()
+        if self._before == 0:
             self._first = None
         self._notify("plan", work)
+
+    def _fill_part(self) -> None:
+        self._before, end = self._part
+        self._after = 1.0 - end
+        scale = (end - self._before) / (sum(self._work) or 1.0)
+        self._work = [scale * each for each in self._work]
 
     def skip(self, stages: int) -> None:
         """Count this many of the stages that would come next as finished without work."""
         for index in range(self.finished, min(self.finished + stages, self.planned)):
             self._work[index] = 0.0
         self.finished += stages
+        if not any(self._work[: self.finished]):
+            self._fill_part()
         self._notify("skip", stages)
 
     def begin(self, stage: str, total: int) -> None:
