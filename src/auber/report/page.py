@@ -115,10 +115,11 @@ def make_page(places: Sequence[str | Path], extras: Sequence[ResultsFile] = ()) 
 def make_run_page(runs: Sequence[Run], speed: Sequence[Grid] = ()) -> Page:
     """Return the page of some runs side by side."""
     names = [dict.fromkeys(each) for each in zip(*(run.record.key for run in runs), strict=True)]
-    models, protocols, tasks, _, seeds, _ = (", ".join(map(str, each)) for each in names)
+    models, protocols, tasks, _, seeds, _ = (
+        ", ".join("own rows" if name == OWN else str(name) for name in each) for each in names
+    )
     # The protocol is about the rewards of searches.
     protocol = f"protocol {protocols}; " if any(run.record.rewards_asked for run in runs) else ""
-    tasks = "own rows" if tasks == OWN else tasks
     subtitle = f"{models}; {tasks}; {protocol}seed {seeds}"
     cells = {
         task: {run.label: [run] for run in of_task}
