@@ -123,13 +123,13 @@ def test_runs_side_by_side_as_json(run_auber, tmp_path):
     assert out.splitlines()[-1] == "page: not written; choose a folder with --out DIR"
 
 
-MISSING = "no such folder or results file; give what holds runs"
+MISSING = "no such folder or results file; name what holds runs"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "a report needs runs, found nothing named; give folders or results files"),
+        ("", "a report needs runs, found none; give folders or results files"),
         ("{} --save a.json --out b", "--out and --save exclude each other; give one"),
         ("{} --model-name m", "--model-name needs --save FILE, found none; add --save"),
         ("{} --note n", "--note needs --save FILE, found none; add --save"),
@@ -139,7 +139,7 @@ MISSING = "no such folder or results file; give what holds runs"
         ("{}/cut", "{}/cut: the run is not finished; continue it with --resume"),
         (
             "{}/auber {}/michel --open",
-            "--open needs a page that is written, found no --out; add --out DIR",
+            "--open shows the page that --out writes, found no --out; add --out DIR",
         ),
         (
             "{}/speed.json",

@@ -73,9 +73,9 @@ def test_sections():
 
 
 def test_empty_columns_can_be_left_out():
-    cells = pd.DataFrame({"task": ["", ""], "dev": ["61.25", ""], "careful": ["", ""]})
+    cells = pd.DataFrame({"task": ["", ""], "dev": ["61.25", ""], "warnings": ["", ""]})
     assert [*Grid("t", cells).filled.cells] == ["task", "dev"]
-    assert Grid("t", cells).kinds == {"task": "", "dev": "number", "careful": ""}
+    assert Grid("t", cells).kinds == {"task": "", "dev": "number", "warnings": ""}
 
 
 def test_markdown():

@@ -67,7 +67,7 @@ def command(
 
     if push is not None:
         if to != "hub":
-            raise ConfigError(f"--push goes with --to hub, found --to {to}")
+            raise ConfigError(f"--push goes with --to hub, found --to {to}; choose one of them")
         hub.check_name(push)
     options.require_model(run)
     is_timed = to in ("onnx", "int8") and not no_latency

@@ -396,7 +396,7 @@ def _find_notes(runs: pd.DataFrame, protocol: str) -> Iterable[str]:
         starts = of_task[searches].groupby("seed")["start"].nunique()
         if (starts > 1).any():
             yield (
-                f"Careful: the methods of {task}, seed "
+                f"Warning: the methods of {task}, seed "
                 f"{', '.join(map(str, starts.index[starts > 1]))}, did not start from the same "
                 "fine-tuned weights."
             )
@@ -425,4 +425,4 @@ def _differing_settings(
         if len({repr(config.get(key, defaults.get(key))) for config in runs["config"]}) > 1
     ]
     if differing:
-        yield f"Careful: {which} differ in {', '.join(differing)}."
+        yield f"Warning: {which} differ in {', '.join(differing)}."

@@ -123,12 +123,12 @@ def all_tables(report: Report) -> tuple[Table, ...]:
         name: str, title: str, reference: str, rows: Callable[[Section], Iterable[Row]], empty: str
     ) -> Table:
         against = f"against {reference}"
-        columns = (*_METHODS, against, "careful", "published P", "published dev")
+        columns = (*_METHODS, against, "warnings", "published P", "published dev")
 
         def judged(section: Section) -> Iterable[Row]:
             for row in rows(section):
                 score, removed = published(row["task"], row["method"])
-                words = {against: row["verdict"], "careful": "; ".join(row["flags"])}
+                words = {against: row["verdict"], "warnings": "; ".join(row["flags"])}
                 yield {**row, **words, "published P": removed, "published dev": score}
 
         return make(

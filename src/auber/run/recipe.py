@@ -103,7 +103,7 @@ def choose_recipe(
     if has_trials and not resume:
         raise RunError(
             f"{folder}: holds the trials of --tune; add --resume to continue, or choose another "
-            "--out"
+            "folder for --out"
         )
     if is_run(folder) and not has_trials:
         raise RunError(f"{folder}: its run was begun without --tune; leave --tune out")
@@ -117,7 +117,7 @@ def choose_recipe(
             trials.progress.part(trials.share, 1.0)
     except OSError as error:
         raise RunError(
-            f"{folder}: cannot be written ({error.strerror}); choose another --out"
+            f"{folder}: cannot be written ({error.strerror}); choose another folder for --out"
         ) from error
     if trials.record.best.score is None:
         raise ConfigError("--tune: every trial diverged; give smaller --rates")
@@ -193,7 +193,7 @@ class _Trials:
             if changed:
                 raise RunError(
                     f"{self._path}: holds trials of another choice: {', '.join(changed)}; use what "
-                    "it had or another --out"
+                    "it had or another folder for --out"
                 )
             self.record = earlier
         write_json(self._path, self.record.to_json())
