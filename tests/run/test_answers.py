@@ -83,12 +83,12 @@ def test_the_score_is_the_agreement(tmp_path, kind, metrics):
     assert f", dev {measure} with the unpruned model is {score} on " in lines[-1]
 
 
-def test_tuning_brings_a_number_closer(tmp_path):
-    """With hidden states too, the unpruned model is run."""
+@pytest.mark.parametrize("change", [{"teacher.hidden": 1.0}, {"teacher.copies": 1}])
+def test_tuning_brings_a_number_closer(tmp_path, change):
+    """With hidden states or copies, the unpruned model is run."""
     losses = []
     for epochs in (0, 12):
-        changes = {"last.epochs": epochs, "last.watch_fraction": 0.0, "teacher.hidden": 1.0}
-        config = CONFIG.replace(changes)
+        config = CONFIG.replace({"last.epochs": epochs, "last.watch_fraction": 0.0, **change})
         result = prune(tmp_path / str(epochs), "number", config=config).result
         losses.append(result["train"]["loss"])
     assert losses[1] < 0.8 * losses[0]

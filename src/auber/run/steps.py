@@ -142,14 +142,14 @@ class Steps:
             rate = self.done[RATE].rate or 0.0
         return rate
 
-    def _find_teacher(self) -> Teacher | None:
-        """Return the fine-tuned model if pruned models are to learn from it."""
-        settings = self.request.config.teacher
-        is_taught = settings.outputs or settings.hidden or self.request.task.is_answered
-        if self._teacher is None and is_taught:
+    def _find_teacher(self) -> Teacher:
+        """Return the fine-tuned model as a teacher."""
+        if self._teacher is None:
             assert self.fine_tuned is not None, "the first stage is finished"
-            is_run = not self.request.task.is_answered or settings.hidden
-            model = self.fine_tuned if is_run else None
+            settings, model = self.request.config.teacher, self.fine_tuned
+            if self.request.task.is_answered:
+                model = model if settings.hidden or settings.copies else None
+                settings = settings.model_copy(update={"outputs": 1.0})
             self._teacher = Teacher(model, settings, self.request.hardware)
         return self._teacher
 
