@@ -239,7 +239,7 @@ def draw_sizes(panels: Mapping[str, Mapping[str, Sequence[Point]]], axis: str) -
     colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
     with style():
         alone = len(panels) == 1
-        width, height = (2.9, 2.2) if alone else (2.5, 2.0)
+        width, height = (2.9, 2.2) if alone else (2.1, 1.9)
         figure, every = make_figure(len(panels), width, height, most=2, room=(0.3, 0.3))
         for axes, (title, of) in zip(every, panels.items(), strict=True):
             axes.set_title(title, loc="left")
@@ -279,7 +279,7 @@ def draw_sizes(panels: Mapping[str, Mapping[str, Sequence[Point]]], axis: str) -
 def draw_searches(panels: Mapping[str, Sequence[Layer]]) -> Figure:
     """Draw the searches of layers by title; several of a panel have a strong mean."""
     with style():
-        figure, every = make_figure(len(panels), 1.4, 0.95, share=True)
+        figure, every = make_figure(len(panels), 1.3, 0.95, most=3, share=True)
         for axes, (title, layers) in zip(every, panels.items(), strict=True):
             axes.set_title(title, loc="left")
             alone = len(layers) == 1
@@ -346,8 +346,8 @@ def _make_panels(
     A name has the same place in all panels. The end of a long name is shown.
     """
     names = list(dict.fromkeys(name for of_panel in panels.values() for name in of_panel))
-    width, height = 2.4 if len(panels) == 1 else 1.6, 0.22 * len(names) + 0.5
-    figure, every = make_figure(len(panels), width, height, room=(1.2, 0.3), share="y")
+    width, height = 2.4 if len(panels) == 1 else 1.5, 0.22 * len(names) + 0.5
+    figure, every = make_figure(len(panels), width, height, most=2, room=(1.2, 0.3), share="y")
     short = [name if len(name) <= 20 else f"…{name[-19:]}" for name in names]
     every[0].set(yticks=range(len(names)), yticklabels=short, ylim=(len(names) - 0.5, -0.5))
     for axes, title in zip(every, panels, strict=True):
