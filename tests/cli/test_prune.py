@@ -8,6 +8,7 @@ import re
 import pytest
 
 import auber
+from auber.config import make_config
 from auber.data.generated import make_agreement
 from tests.cli.conftest import SMALL
 from tests.small import small_start
@@ -226,12 +227,16 @@ def test_a_group_needs_texts(run_auber, files, own_rows, tmp_path):
     assert (code, err) == (2, message)
 
 
+def _teaching(config):
+    return {key: value for key, value in config.items() if key.startswith("teacher.")}
+
+
 def test_a_teacher_beside_labels(run_auber, files, own_rows, tmp_path):
     command = ["prune", "--model", files / "model", *own_rows, *SMALL, "--method", "fisher"]
     command += ["--keep", "0.8", "--teacher"]
     code, out, err = run_auber(*command, "--out", tmp_path / "run", "--json", "--quiet")
     assert code == 0, err
-    assert json.loads(out)["config"]["teacher.outputs"] == 0.5
-    code, _, err = run_auber(*command, "--set", "teacher.outputs=0.3", "--out", tmp_path / "other")
-    message = "auber: --teacher and --set teacher.outputs name the same setting; give it once\n"
-    assert (code, err) == (2, message)
+    assert _teaching(json.loads(out)["config"]) == {
+        **_teaching(make_config("default", task=None).flat()),
+        "teacher.below": 1.0,
+    }

@@ -83,12 +83,12 @@ def test_the_score_is_the_agreement(tmp_path, kind, metrics):
     assert f", dev {measure} with the unpruned model is {score} on " in lines[-1]
 
 
-def test_tuning_brings_a_number_closer(tmp_path):
-    """With hidden states too, the unpruned model is run."""
+@pytest.mark.parametrize("change", [{"teacher.hidden": 1.0}, {"teacher.copies": 1}])
+def test_tuning_brings_a_number_closer(tmp_path, change):
+    """With hidden states or copies, the unpruned model is run."""
     losses = []
     for epochs in (0, 12):
-        changes = {"last.epochs": epochs, "last.watch_fraction": 0.0, "teacher.hidden": 1.0}
-        config = CONFIG.replace(changes)
+        config = CONFIG.replace({"last.epochs": epochs, "last.watch_fraction": 0.0, **change})
         result = prune(tmp_path / str(epochs), "number", config=config).result
         losses.append(result["train"]["loss"])
     assert losses[1] < 0.8 * losses[0]
@@ -168,9 +168,9 @@ def test_a_run_that_was_killed_before_it_stored_the_answers(tmp_path, whole, mon
 
 def test_other_texts_or_another_model_are_another_run(stopped):
     other = auber.make_texts(RECORDS[:150])
-    with pytest.raises(RunError, match="is another run: its rows were others"):
+    with pytest.raises(RunError, match="holds another run: its rows were others"):
         prune(stopped, "number", other, resume=True)
-    with pytest.raises(RunError, match="is another run: its model had other weights"):
+    with pytest.raises(RunError, match="holds another run: its model had other weights"):
         auber.prune(
             *start("number", seed=1), task=TEXTS, method="fisher", keep=0.8, config=CONFIG,
             out=stopped, resume=True,

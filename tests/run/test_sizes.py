@@ -92,7 +92,9 @@ def test_resuming_gives_the_same_bits(half, start):
         (stopped / "stages" / name).unlink()
     again = prune(start, "stopped", keep=0.5, resume=True)
     assert again.result["model_sha256"] == pruned.result["model_sha256"]
-    with pytest.raises(auber.AuberError, match=r"is another run: size.keep was 0.5 and is now 0.6"):
+    with pytest.raises(
+        auber.AuberError, match=r"holds another run: size.keep was 0.5 and is now 0.6"
+    ):
         prune(start, "half", keep=0.6, resume=True)
 
 
@@ -191,10 +193,17 @@ def test_the_model_of_several_sizes_is_the_smallest_and_stored_once(several):
 
 
 TUNED = CONFIG.replace({"last.epochs": 1, "last.watch_fraction": 0.0})
-TAUGHT = TUNED.replace({"teacher.outputs": 0.5, "teacher.hidden": 1.0})
+TAUGHT = TUNED.replace(
+    {
+        "teacher.outputs": 0.5,
+        "teacher.hidden": 1.0,
+        "teacher.copies": 2,
+        "teacher.below": 0.7,
+    }
+)
 
 
-def test_sizes_learn_from_the_unpruned_model(start):
+def test_small_sizes_learn_from_the_unpruned_model(start):
     folder = start.parent / "taught"
     with pytest.MonkeyPatch.context() as patch:
         tune_size = Sizes.tune_size
@@ -213,9 +222,18 @@ def test_sizes_learn_from_the_unpruned_model(start):
         "last-0.6",
     }
     alone = prune(start, "taught-alone", config=TAUGHT, keep=0.6)
-    untaught = prune(start, "untaught", config=TUNED, keep=0.6)
+    prune(start, "untaught", config=TUNED, keep=[0.8, 0.6])
     assert alone.result["model_sha256"] == pruned.result["model_sha256"]
-    assert alone.result["model_sha256"] != untaught.result["model_sha256"]
+    (large, small), (same, other) = (
+        [
+            json.loads((start.parent / name / f"stages/last-{size}.json").read_text())
+            for size in (0.8, 0.6)
+        ]
+        for name in ("taught", "untaught")
+    )
+    assert large["model_sha256"] == same["model_sha256"]
+    assert small["model_sha256"] != other["model_sha256"]
+    assert small["tuning"]["steps"] == 3 * other["tuning"]["steps"]
 
 
 def test_sizes_of_voita_share_their_gates(start):

@@ -44,6 +44,7 @@ def made(fold=None):
         config=small_config(),
         hardware=cpu(),
         task=SimpleNamespace(metric="accuracy", is_answered=False),
+        is_taught=lambda share: False,
     )
     return Tunings(job, small_rows(12), SPLITS, Progress(), fold)
 

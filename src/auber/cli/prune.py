@@ -13,7 +13,10 @@ from auber.config import PRESETS, Config
 from auber.errors import ConfigError
 from auber.search.registry import METHODS, default_method, get_method
 
-_TEACHER = 0.5  # weight of the unpruned model's outputs, the labels have the rest
+# How the default preset teaches small models.
+_TEACHING = {
+    key: value for key, value in PRESETS["default"].settings.items() if key.startswith("teacher.")
+}
 _CHOICE = "How to choose what goes"  # the heading of some options
 _SIZED = ", ".join(method.name for method in METHODS.values() if method.removes_neurons)
 
@@ -54,8 +57,8 @@ class Removal:
         bool,
         typer.Option(
             "--teacher",
-            help="Learn from the unpruned model's outputs as much as from the labels (the setting "
-            f"teacher.outputs={_TEACHER:g}).",
+            help="Learn from the unpruned model at every size; by default only sizes below "
+            f"{_TEACHING['teacher.below']} do.",
         ),
     ] = False
     method: Annotated[
@@ -128,11 +131,11 @@ class Removal:
         """Return the settings with those that the options name."""
         size = {"units": self.units, "even": self.even or None, "tolerance": self.tolerance}
         config = config.replace({f"size.{key}": v for key, v in size.items() if v is not None})
-        if self.teacher and config.teacher.outputs:
-            raise ConfigError(
-                "--teacher and --set teacher.outputs name the same setting; give it once"
-            )
-        return config.replace({"teacher.outputs": _TEACHER}) if self.teacher else config
+        if not self.teacher:
+            return config
+        has_weights = config.teacher.outputs or config.teacher.hidden
+        weights = {} if has_weights else _TEACHING
+        return config.replace({**weights, "teacher.below": 1.0})
 
 
 @options.grouped

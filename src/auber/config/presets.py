@@ -69,6 +69,9 @@ _PAPER: dict[str, Value] = {
     "size.multiple": 8,
     "teacher.outputs": 0.0,
     "teacher.hidden": 0.0,
+    "teacher.copies": 0,
+    "teacher.noise": 0.2,
+    "teacher.below": 1.0,
     "agent.episodes": 150,  # R
     "agent.hidden_size": 512,  # P
     "agent.hidden_layers": 3,  # P
@@ -157,6 +160,10 @@ PRESETS: dict[str, Preset] = {
             "layer.warmup": 0.1,
             "last.learning_rate": "auto",
             "last.warmup": 0.1,
+            "teacher.outputs": 1.0,
+            "teacher.hidden": 1.0,
+            "teacher.copies": 2,
+            "teacher.below": 0.5,
         },
         {},
         {
@@ -174,6 +181,10 @@ PRESETS: dict[str, Preset] = {
                 "agent.episodes": 40,  # games that start from a plan are short
             }
         },
-        {"last.epochs": 15},  # what the unpruned model answers is hard to overfit
+        {
+            "last.epochs": 15,  # what the unpruned model answers is hard to overfit
+            "teacher.hidden": 0.0,  # it would have to compute all rows in each epoch
+            "teacher.copies": 0,
+        },
     ),
 }

@@ -308,6 +308,19 @@ class Teaching(Section):
     hidden: float = setting(
         0.0, "weight of the distance to the teacher's hidden states, added to the loss", ge=0
     )
+    copies: Int = setting(
+        0, "copies of each row, with some tokens replaced, to learn from as well", ge=0
+    )
+    noise: float = setting(
+        0.2, "share of a copy's tokens that are replaced by others of the training rows", ge=0, le=1
+    )
+    below: float = setting(
+        1.0,
+        "only sizes below this learn from the teacher; 1: every pruned model does; without labels "
+        "all do",
+        ge=0,
+        le=1,
+    )
 
 
 class Agent(Section):

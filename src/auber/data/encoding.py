@@ -127,6 +127,23 @@ class EncodedRows(Dataset[dict[str, Any]]):
             self.input_ids, self.token_types, self.targets, self.pad_token_id, taught=taught
         )
 
+    def with_noise(self, copies: int, share: float, fixed: Sequence[int], seed: int) -> EncodedRows:
+        """Return the rows, and copies of them with a share of the tokens drawn from all rows.
+
+        The `fixed` tokens, such as separators, stay. Stored outputs of a teacher are left out.
+        """
+        rows = self.select([*range(len(self))] * (1 + copies))
+        generator = np.random.default_rng(seed)
+        tokens = np.fromiter(chain.from_iterable(self.input_ids), np.int64, sum(self.lengths))
+        drawn_from = tokens[~np.isin(tokens, fixed)]
+        noised = list(map(np.asarray, rows.input_ids))
+        for ids in noised[len(self) :]:
+            is_other = ~np.isin(ids, fixed) & (generator.random(len(ids)) < share)
+            ids[is_other] = generator.choice(drawn_from, is_other.sum())
+        rows.input_ids = [ids.tolist() for ids in noised]
+        rows.taught = None
+        return rows
+
     def truth(self, device: torch.device, order: Sequence[int] | None = None) -> Truth:
         """Return what a metric compares logits with, for the rows in this or their own order."""
         order = range(len(self)) if order is None else order

@@ -113,7 +113,9 @@ def all_tables(report: Report) -> tuple[Table, ...]:
         parts = {}
         for each in report.sections:
             missing = (f"Missing so far: {'; '.join(each.missing)}.",) if each.missing else ()
-            parts[each.model, each.protocol] = SectionNotes(each.label, (*missing, *each.notes))
+            parts[each.model, each.protocol] = SectionNotes(
+                each.name, each.label, (*missing, *each.notes)
+            )
         frame = pd.DataFrame(data, columns=titles, dtype=object)
         return Table(name, title, frame, parts=parts, notes=(*notes, *left_out), **options)
 
@@ -121,12 +123,12 @@ def all_tables(report: Report) -> tuple[Table, ...]:
         name: str, title: str, reference: str, rows: Callable[[Section], Iterable[Row]], empty: str
     ) -> Table:
         against = f"against {reference}"
-        columns = (*_METHODS, against, "careful", "published P", "published dev")
+        columns = (*_METHODS, against, "warnings", "published P", "published dev")
 
         def judged(section: Section) -> Iterable[Row]:
             for row in rows(section):
                 score, removed = published(row["task"], row["method"])
-                words = {against: row["verdict"], "careful": "; ".join(row["flags"])}
+                words = {against: row["verdict"], "warnings": "; ".join(row["flags"])}
                 yield {**row, **words, "published P": removed, "published dev": score}
 
         return make(

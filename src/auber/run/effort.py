@@ -43,18 +43,25 @@ class Effort:
         """Return the effort of the tuning after a layer."""
         return float(self._config.layer.epochs * len(self._splits.layers[layer].mini_train))
 
-    def last(self, share: float | None = None) -> float:
+    def last(self, share: float | None = None, *, has_teacher: bool = True) -> float:
         """Return the effort of the last tuning, with the scores of its watched rows."""
-        last, splits, share = self._config.last, self._splits, share or self._share
-        watched = last.evaluations_per_epoch * len(splits.last_watch)
+        last, teaching, request = self._config.last, self._config.teacher, self._request
+        rows = len(self._splits.last_train)
+        watched = last.evaluations_per_epoch * len(self._splits.last_watch)
         # The embeddings and the optimiser take as long at any size.
-        each = last.epochs * (len(splits.last_train) + _FORWARD * watched)
-        return (1 + share) / 2 * each
+        each = (1 + (share or self._share)) / 2
+        effort = each * (rows + _FORWARD * watched)
+        if has_teacher and request.is_taught(share):
+            effort += each * teaching.copies * rows
+            if not request.task.is_answered or teaching.hidden or teaching.copies:
+                effort += _FORWARD * (1 + teaching.copies) * rows
+        return last.epochs * effort
 
     def fold_model(self, fold: int, layers: list[int]) -> tuple[float, ...]:
         """Return the effort of each tuning of a fold model."""
         own = Effort(self._request, self._splits.without_fold(fold), self._encoder)
-        tunings = (own.first(), *map(own.after_layer, layers), own.last())
+        after_layers = map(own.after_layer, layers)
+        tunings = (own.first(), *after_layers, own.last(has_teacher=False))
         return tuple(effort for effort in tunings if effort)  # those without epochs do not begin
 
     def search(self, layer: int) -> float:

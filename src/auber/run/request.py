@@ -79,6 +79,18 @@ class Request:
             return (1.0, *(share for share in size.shares if share < 1))
         return size.shares if len(size.shares) > 1 else ()
 
+    def is_taught(self, share: float | None = None) -> bool:
+        """Return whether the last tuning, of one of several sizes if a share is given, is taught.
+
+        The teacher is the unpruned model.
+        """
+        if share is None:
+            sizes = self.config.size.shares if self.method.removes_heads else ()
+            share = min(sizes, default=1.0)
+        teacher = self.config.teacher
+        is_small = teacher.below == 1 or share < teacher.below
+        return self.task.is_answered or (is_small and bool(teacher.outputs or teacher.hidden))
+
     @property
     def needs_rate(self) -> bool:
         """Whether a learning rate has to be chosen for tunings whose setting is `auto`."""

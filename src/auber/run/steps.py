@@ -142,14 +142,14 @@ class Steps:
             rate = self.done[RATE].rate or 0.0
         return rate
 
-    def _find_teacher(self) -> Teacher | None:
-        """Return the fine-tuned model if pruned models are to learn from it."""
-        settings = self.request.config.teacher
-        is_taught = settings.outputs or settings.hidden or self.request.task.is_answered
-        if self._teacher is None and is_taught:
+    def _find_teacher(self) -> Teacher:
+        """Return the fine-tuned model as a teacher."""
+        if self._teacher is None:
             assert self.fine_tuned is not None, "the first stage is finished"
-            is_run = not self.request.task.is_answered or settings.hidden
-            model = self.fine_tuned if is_run else None
+            settings, model = self.request.config.teacher, self.fine_tuned
+            if self.request.task.is_answered:
+                model = model if settings.hidden or settings.copies else None
+                settings = settings.model_copy(update={"outputs": 1.0})
             self._teacher = Teacher(model, settings, self.request.hardware)
         return self._teacher
 
@@ -183,7 +183,7 @@ class Steps:
                 f"first tuning: {describe_failure(found, request.task.metric)}, so nothing shows "
                 "what it can do without; give another first.learning_rate, more first.epochs or "
                 "another --model, or set first.require_learned=false, and as that is another run, "
-                "another --out"
+                "another folder for --out"
             )
 
     def tune_after(self, layer: int) -> dict[str, Any]:
@@ -297,8 +297,8 @@ class Steps:
         plan, gain = best_plan(wanted, sizes)
         if plan.num_heads != wanted:
             self.progress.say(
-                f"search.heads asks for {wanted} heads, and the nearest sum of the scored masks is "
-                f"{plan.num_heads}; raise agent.episodes to score more"
+                f"{plan.num_heads} heads are removed, the nearest number to {wanted} that the "
+                "scored masks allow; raise agent.episodes to score more"
             )
         remove(self.model, plan)
         return {"plan": plan.to_json(), "gain": gain}

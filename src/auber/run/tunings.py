@@ -17,7 +17,6 @@ from auber.run.request import Request
 from auber.search.stages import (
     LAST,
     REWIND,
-    is_of,
     layer_stage,
     size_stage,
     tuning_series,
@@ -35,7 +34,8 @@ class Tunings:
     """Tunes any model in place as the run's own model is tuned; `fold` for a fold model.
 
     `find_rate` returns the learning rate that `auto` stands for, `find_teacher` the teacher of the
-    last tuning, and without labels of all tunings; both are called when needed.
+    last tuning, and without labels of all tunings; both are called when needed. Without
+    `find_teacher` no tuning has one.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Tunings:
         progress: Progress,
         fold: int | None = None,
         find_rate: Callable[[], float] | None = None,
-        find_teacher: Callable[[], Teacher | None] = lambda: None,
+        find_teacher: Callable[[], Teacher] | None = None,
     ) -> None:
         self._find_rate, self._find_teacher = find_rate, find_teacher
         self._request, self._train, self._progress, self._fold = request, train, progress, fold
@@ -102,7 +102,10 @@ class Tunings:
         if share is not None:
             label = f"tuning to keep {share:g}" if share < 1 else "tuning the unpruned model"
             stage = size_stage(LAST, share)
-        return self._tune(model, rows, settings, "last", label, stage, watch=watch)
+        is_taught = self._request.is_taught(share)
+        return self._tune(
+            model, rows, settings, "last", label, stage, watch=watch, is_taught=is_taught
+        )
 
     def _tune(
         self,
@@ -114,25 +117,32 @@ class Tunings:
         stage: str,
         layer: int | None = None,
         watch: tuple[EncodedRows, str] | None = None,
+        is_taught: bool = False,
     ) -> TuningReport:
         if not rows:
             return TuningReport(0, 0.0)
         if settings.learning_rate == "auto" and settings.epochs:
             assert self._find_rate is not None, "a run that needs a rate has chosen it"
             settings = settings.model_copy(update={"learning_rate": self._find_rate()})
-        is_taught = self._request.task.is_answered or is_of(stage, LAST)
         if self._fold is not None:
             label = f"fold model {self._fold + 1} of {self._num_folds}: {label}"
+        seed = derive(self._request.config.seed, f"tuning/{purpose}", layer)
+        train, teaching, teacher = self._train.select(rows), self._request.config.teacher, None
+        if self._find_teacher is not None and (is_taught or self._request.task.is_answered):
+            teacher = self._find_teacher()
+        if teacher is not None and teaching.copies:
+            fixed = self._request.start.tokenizer.all_special_ids
+            train = train.with_noise(teaching.copies, teaching.noise, fixed, seed)
         return tune(
             model,
-            self._train.select(rows),
+            train,
             settings,
-            seed=derive(self._request.config.seed, f"tuning/{purpose}", layer),
+            seed=seed,
             hardware=self._request.hardware,
             watch=watch,
             stage=label,
             name=tuning_series(stage, self._fold),
             progress=self._progress,
             step_cache=self._captured,
-            teacher=self._find_teacher() if is_taught else None,
+            teacher=teacher,
         )

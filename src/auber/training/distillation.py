@@ -1,12 +1,11 @@
 """Distillation: a pruned model learns from the unpruned one, its teacher, as well as from labels.
 
-Without labels it learns from the teacher alone (w = 1), whose outputs are stored with the rows.
-
 The loss of a batch is
 
     (1 - w) task loss + w distance of the outputs + h distance of the hidden states
 
-with `teacher.outputs` for w and `teacher.hidden` for h. The distance of the outputs is that of
+with `teacher.outputs` for w and `teacher.hidden` for h. Without labels w is 1, and the teacher's
+outputs are stored with the rows. The distance of the outputs is that of
 Hinton et al. (2015, *Distilling the Knowledge in a Neural Network*) at temperature 2; for numbers
 it is the squared difference. The hidden states are those of all layers: pruning leaves their size,
 so no projection has to be learned. Their squared difference is divided by the teacher's square.
@@ -58,8 +57,8 @@ class Teacher:
         def compute_loss(model: Callable[..., Any], batch: dict[str, Tensor]) -> Tensor:
             inputs, targets = part_batch(batch)
             mask = inputs["attention_mask"]
-            stored = targets.pop(TAUGHT, None)
-            if stored is None or hidden:
+            answers = targets.pop(TAUGHT, None)
+            if answers is None or hidden:
                 with torch.no_grad():
                     taught = self._model(**inputs, output_hidden_states=bool(hidden))
             own: list[Any] = []
@@ -68,14 +67,15 @@ class Teacher:
                 own.append(model(**given, output_hidden_states=bool(hidden)))
                 return own[-1]
 
-            if stored is not None:
-                loss = outputs.distance(outputs.logits(call_once(**inputs)), stored, mask)
-            else:
+            loss = torch.zeros((), device=mask.device)
+            if weight < 1:
                 loss = (1 - weight) * outputs.batch_loss(call_once, inputs, targets)
+            else:
+                call_once(**inputs)
             (output,) = own
-            if stored is None and weight:
-                logits = outputs.logits(output), outputs.logits(taught)
-                loss = loss + weight * outputs.distance(*logits, mask)
+            if weight:
+                answers = outputs.logits(taught) if answers is None else answers
+                loss = loss + weight * outputs.distance(outputs.logits(output), answers, mask)
             if hidden:
                 states = zip(output.hidden_states[1:], taught.hidden_states[1:], strict=True)
                 distances = [_relative_distance(*pair, mask) for pair in states]
