@@ -195,6 +195,16 @@ def test_answers_from_elsewhere(stopped, content, reason):
         prune(stopped, "number", resume=True)
 
 
+def test_a_folder_in_the_place_of_the_answers(stopped):
+    path = stopped / "stages" / "answers.safetensors"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(
+        AuberError, match=r"answers\.safetensors: cannot be read \(.*delete it: the"
+    ):
+        prune(stopped, "number", resume=True)
+
+
 def test_a_run_that_was_killed_before_it_stored_the_answers(tmp_path, whole, monkeypatch):
     def stop(*_, **__):
         raise StoppedError

@@ -179,7 +179,8 @@ def _read(
     """Return the stored outputs, `width` numbers each, if they are those that the run wrote."""
     from safetensors.torch import load
 
-    data = path.read_bytes()
+    with report_damage(f"{path}: cannot be read", f"delete it: {_AGAIN}"):
+        data = path.read_bytes()
     if (found := hashlib.sha256(data).hexdigest()) != digest:
         raise RunError(
             f"{path}: must be the file the run wrote (sha256 {digest}), found another (sha256 "
