@@ -231,7 +231,7 @@ def find_sizes(cells: RunsByTask, *, pooled: bool) -> tuple[dict[str, dict[str, 
 
 
 def draw_sizes(panels: Mapping[str, Mapping[str, Sequence[Point]]], axis: str) -> Figure:
-    """Draw scores against sizes: a line for each name, or a dot if it has one size.
+    """Draw scores against sizes: a line with its band for each name, or a dot if it has one size.
 
     The score of the unpruned model is a dashed line across.
     """
@@ -255,12 +255,22 @@ def draw_sizes(panels: Mapping[str, Mapping[str, Sequence[Point]]], axis: str) -
                 colour, sizes = colours[name], [point.size + shift for point in points]
                 scores = [point.score for point in points]
                 axes.plot(sizes, scores, "o-", markersize=4, color=colour, label=name)
-                for x, (_, _, low, high) in zip(sizes, points, strict=True):
-                    if low is not None and high is not None:
-                        axes.plot((x, x), (low, high), color=colour, linewidth=1, alpha=0.6)
+                known = [
+                    (x, point.low, point.high)
+                    for x, point in zip(sizes, points, strict=True)
+                    if point.low is not None and point.high is not None
+                ]
+                if len(known) > 1:
+                    places, lows, highs = zip(*known, strict=True)
+                    axes.fill_between(places, lows, highs, color=colour, alpha=0.15, lw=0)
+                for x, *interval in known if len(known) == 1 else ():
+                    axes.plot((x, x), interval, color=colour, linewidth=1, alpha=0.6)
             points = [point for line in of.values() for point in line]
             intervals = [(point.low, point.high) for point in points]
-            axes.set_ylim(*_limits([point.score for point in points], intervals))
+            if points:
+                axes.set_ylim(*_limits([point.score for point in points], intervals))
+            else:
+                axes.set_yticks(())
             axes.set_xlim(0, 108)
         add_legend(figure, *every)
     return figure
