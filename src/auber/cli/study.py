@@ -247,8 +247,8 @@ def _describe(outcome: Outcome) -> str:
     if result.remaining is not None and result.neurons is not None and result.neurons.removed:
         size = f"{100 * result.remaining.multiply_adds:.0f} % of the multiply-adds"
     return (
-        f"dev {measure} {100 * result.dev.score:.2f}, train {100 * result.train.score:.2f}, {size}, "
-        f"{describe_seconds(result.cost.seconds['total'])}"
+        f"dev {measure} {100 * result.dev.score:.2f}, train {100 * result.train.score:.2f}, "
+        f"{size}, {describe_seconds(result.cost.seconds['total'])}"
     )
 
 
