@@ -411,10 +411,8 @@ class PlanScorer(PackedScorer):
         rows: EncodedRows,
         metric: str,
         hardware: Hardware,
-        sharing: int = 1,
-        identity: str | None = None,
     ) -> None:
-        super().__init__(model, None, rows, metric, hardware, sharing, identity)
+        super().__init__(model, None, rows, metric, hardware)
 
     def _logits_of(self, plans: Sequence[PruningPlan]) -> Iterator[torch.Tensor]:
         if self.device.type == "cuda":
