@@ -2,8 +2,8 @@
 
 The graph takes any batch size and any length up to the model's positions. It returns in float32
 what the model returns: `logits`, `start_logits` and `end_logits`, or for a sentence encoder the
-pooled `sentence_embedding`. onnx and onnxruntime are only
-imported when they are needed, and the telemetry of onnxruntime is switched off.
+pooled `sentence_embedding`. onnx and onnxruntime are only imported when they are needed, and the
+telemetry of onnxruntime is switched off.
 """
 
 from __future__ import annotations

@@ -39,9 +39,7 @@ class LayerSearch:
     config: Config
     progress: Progress
     prior: Mask = ()  # the heads that the plan to begin from removes
-    change_costs: Mapping[int, float] = field(
-        default_factory=dict
-    )  # points it has to gain, by head
+    change_costs: Mapping[int, float] = field(default_factory=dict)  # points to gain, by head
     latency_reward: float = 0.0  # points for the time that each removed head saves
 
     def score(self, removed: Mask) -> float:
@@ -164,10 +162,6 @@ class RankingChoice:
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON, for the record
 
 
-def _accept_all(config: Config, heads: Mapping[int, int]) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Method:
     """An entry of the registry. Exactly one of the two functions is given."""
@@ -182,7 +176,7 @@ class Method:
     tunes: bool = True
     # Of a layer search: raises `ConfigError` if it cannot use the settings or the number of heads
     # of a layer, given by layer.
-    check: Callable[[Config, Mapping[int, int]], None] = _accept_all
+    check: Callable[[Config, Mapping[int, int]], None] = lambda _config, _heads: None
 
     @property
     def decides_number(self) -> bool:
