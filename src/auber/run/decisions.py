@@ -110,6 +110,8 @@ class Decisions:
             latency_reward=time_pay,
         )
         choice = choose(work)
+        if config.search.heads:
+            metered.score_many([given])  # a player of the user's own may not have asked for it
         seconds = time.perf_counter() - started
         known = metered.known
         search: dict[str, Any] = {
