@@ -30,6 +30,7 @@ from auber.export.source import Source, in_float32
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.random_rows import random_rows
+from auber.models.source import one_line
 from auber.training.outputs import VECTORS, outputs_of
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def write_graph(model: PreTrainedModel, path: Path, inputs: Sequence[str]) -> No
                 verbose=False,
             )
         except torch.onnx.errors.OnnxExporterError as error:
-            reason = str(error.__cause__ or error).strip().splitlines()[0]
+            reason = one_line(error.__cause__ or error)
             raise CheckpointError(
                 f"{type(model).__name__}: torch cannot write it as an ONNX graph ({reason}); "
                 "try the versions constraints.txt names"
