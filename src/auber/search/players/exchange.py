@@ -20,7 +20,6 @@ import numpy as np
 from auber.errors import ModelError, PlanError
 from auber.models.plan import PruningPlan
 from auber.search.blocks import Flags, Layout, Slot
-from auber.search.methods import score_curve
 from auber.search.players.surrogate import predict
 from auber.system import seeds
 from auber.system.progress import Progress
@@ -44,7 +43,6 @@ class ExchangeOutcome:
     start_score: float
     rewards: int  # different plans scored, the start included
     seconds: float
-    curve: tuple[tuple[int, float], ...]  # (plans scored, best score) at each improvement
 
 
 def exchange(
@@ -121,7 +119,6 @@ def exchange(
         start_score=scores[0],
         rewards=len(scores),
         seconds=time.monotonic() - began,
-        curve=tuple(score_curve(scores)),
     )
 
 
