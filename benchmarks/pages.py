@@ -3,8 +3,8 @@
     python -m benchmarks.pages                       all of them
     python -m benchmarks.pages performance settings  some of them
 
-`encoders`, `settings` and `results` are whole pages. Of `fidelity`, `performance`, `regret` and
-`reliability` the parts between the marks are generated; the rest is written by hand.
+`encoders` and `settings` are whole pages. Of `fidelity`, `paper`, `performance`, `regret`,
+`reliability` and `results` the parts between the marks are generated; the rest is written by hand.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ from auber.system.records import read
 from benchmarks.common import ROOT, describe_origin, make_parser, markdown, run_program
 from benchmarks.fidelity import tables as fidelity
 from benchmarks.fidelity.record import Entry, read_entries
+from benchmarks.paper_page import render_page
 from benchmarks.regret.result import Regret, summarise
-from benchmarks.results_page import write_page
 from benchmarks.scorer.record import Bench
 from benchmarks.scorer.tables import describe, draw_growth, make_tables, name_of
+from benchmarks.sizes import page as sizes
+from benchmarks.sizes.plan import PLAN, read_plan
+from benchmarks.sizes.record import read_models
 from benchmarks.soak.record import Soak, make_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DOCS, RESULTS = ROOT / "docs", ROOT / "results"
+SIZES = RESULTS / "studies" / "sizes.json"
 BEGIN = "<!-- figures: written by python -m benchmarks.pages -->"
 END = "<!-- end of figures -->"
 _AGAIN = "measure it again"
@@ -65,6 +69,8 @@ def make_performance() -> str:
     benches = [(path.name, read(Bench, path, _AGAIN)) for path in files]
     parts = []
     for title, table in make_tables([bench for _, bench in benches]):
+        if "by searched layer" in title:  # a row for each layer: too long for the page
+            continue
         parts += [f"### {title}", "", markdown(table)]
         if title.startswith("Growth"):
             parts += ["![Milliseconds per reward against rows, layers and heads](growth.svg)", ""]
@@ -139,6 +145,18 @@ def make_reliability() -> str:
     return replace_part(DOCS / "reliability.md", "\n".join(parts))
 
 
+def make_results() -> str:
+    """Return the page of the study of sizes, and write its figures."""
+    plan, models = read_plan(PLAN), read_models(SIZES)
+    speeds = {
+        path.name: read(Speed, path, _AGAIN)
+        for path in sorted((RESULTS / "sizes").glob("study-*.json"))
+    }
+    for name, figure in sizes.draw(models, speeds, plan).items():
+        save_figure(DOCS / name, figure)
+    return replace_part(DOCS / "results.md", sizes.render(models, speeds, plan))
+
+
 def make_settings() -> str:
     """Return the page of settings, made from their declarations."""
     values = {name: make_config(name).flat() for name in PRESETS}
@@ -185,19 +203,21 @@ def write_encoders() -> None:
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
-def write_results() -> None:
-    """Write the page of results, and copy the figures that it shows."""
-    patterns = ("studies/*.json", "speed/*.json")
-    write_page(DOCS / "results.md", [file for each in patterns for file in RESULTS.glob(each)])
+def make_paper() -> str:
+    """Return the page of the paper's tables."""
+    folders = (RESULTS / "studies", RESULTS / "speed")
+    files = [path for folder in folders for path in folder.glob("*.json") if path != SIZES]
+    return replace_part(DOCS / "paper.md", render_page(files))
 
 
 PAGES: dict[str, Callable[[], str | None]] = {
     "encoders": write_encoders,
     "fidelity": make_fidelity,
+    "paper": make_paper,
     "performance": make_performance,
     "regret": make_regret,
     "reliability": make_reliability,
-    "results": write_results,
+    "results": make_results,
     "settings": make_settings,
 }
 

@@ -201,7 +201,7 @@ def test_mistakes_show_before_the_training(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     for name, message in (
         ("mine.txt", "must be a new or an empty folder; choose another"),
-        ("run.json", "holds a run already; give AuberCallback another out"),
+        ("run.json", "holds a run already; give AuberCallback another folder \\(out\\)"),
     ):
         (tmp_path / "run" / name).write_text("{}")
         assert_refused(make_trainer(tmp_path, callback), rf"^{tmp_path}/run: {message}")

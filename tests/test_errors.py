@@ -37,7 +37,7 @@ def test_a_message_is_one_line_without_control_characters():
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("choose another --out", "choose another out"),
+        ("choose another folder for --out", "choose another folder for out"),
         (
             "give --keep SHARE, --heads P or --heads-from RUN",
             "give keep SHARE, heads P or heads RUN",
@@ -84,7 +84,7 @@ def test_every_option_in_a_message_is_known_as_an_argument():
 def test_an_error_of_python_names_arguments(run_auber, tmp_path):
     """So does the command line name options."""
     rows = [{"q": "a", "label": label} for label in "ab"]
-    with pytest.raises(TaskError, match="Known: label, q; name it with text, or"):
+    with pytest.raises(TaskError, match="Known: label, q; name the column with text, or"):
         auber.make_task(rows, rows)
     with pytest.raises(ConfigError, match="^keep must be a share .*; give one such as 0.5$"):
         auber.prune(*small_start(), task=small_task(), keep=2)
@@ -92,7 +92,7 @@ def test_an_error_of_python_names_arguments(run_auber, tmp_path):
     given = ("--train", tmp_path / "rows.csv", "--out", tmp_path / "run")
     code, _, err = run_auber("prune", "--model", "somewhere", *given)
     assert code == 2
-    assert "name it with --text" in err
+    assert "name the column with --text" in err
 
 
 def test_shown_values_are_short_and_on_one_line():

@@ -133,13 +133,16 @@ class Judge:
         return self._kind.compare(self._side, self._rows, self._wanted, own)
 
 
-def make_int8(source: Source) -> Graph:
-    """Return the model as a graph with 8-bit weights in onnxruntime, on the CPU."""
+def make_int8(source: Source, threads: int | None = None) -> Graph:
+    """Return the model as a graph with 8-bit weights in onnxruntime, on the CPU.
+
+    Without a number of threads it has that of torch.
+    """
     with tempfile.TemporaryDirectory(prefix="auber-fidelity-") as folder:
         graph, small = Path(folder) / GRAPH, Path(folder) / "int8.onnx"
         write_graph(source.model.cpu(), graph, source.inputs)
         quantise(graph, small)
-        return Graph(small, torch.get_num_threads())
+        return Graph(small, threads or torch.get_num_threads())
 
 
 def can_measure_int8() -> bool:

@@ -122,7 +122,7 @@ def play_search(table: LayerTable, name: str, config: Config, seed: int) -> Play
     return _play(
         _regrets(table, choice.details["curve"]),
         choice=_POINTS * (table.optimum - table.known[choice.removed]),
-        rewards=float(choice.rewards_computed),
+        rewards=float(choice.rewards_asked),
     )
 
 

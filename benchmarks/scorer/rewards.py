@@ -116,7 +116,7 @@ def compare_rewards(
     work = Workload.of(subject.encoder, subject.rows.lengths)
     targets: list[Target] = [(kind, layer) for kind in ("heads", "neurons") for layer in layers]
     targets.append(("plans", None))
-    progress.plan(2 + len(targets))
+    progress.plan([1.0] * (2 + len(targets)))
     checked = _spread_masks(subject, layers, limits.repeats)
     plans = [plan for _, plan in checked]
     plain, expected = _time_plain(subject, plans, 1, limits, progress, is_sorted=False)

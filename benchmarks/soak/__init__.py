@@ -1,4 +1,4 @@
 """Faults and load: drills that break runs and pile up work, as functions of a scale.
 
-`job` is the work that `faults` breaks, `load` piles up work, `record` is the result.
+`job` has the jobs that `faults` breaks, `load` piles up work, `record` is the result.
 """

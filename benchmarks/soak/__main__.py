@@ -7,6 +7,7 @@ Example: python -m benchmarks.soak --out results/soak.json --only kill_runs
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 import threading
@@ -27,7 +28,7 @@ from auber.system.records import read
 from auber.training.devices import resolve_hardware
 from benchmarks.common import command_line, make_parser, run_program
 from benchmarks.soak import faults, load
-from benchmarks.soak.job import Job
+from benchmarks.soak.job import HeadsJob, Job, SizesJob
 from benchmarks.soak.record import DrillResult, Soak
 
 _LOOK_EVERY = 0.2  # seconds
@@ -42,7 +43,8 @@ LOAD_DRILLS: dict[str, tuple[Drill, int]] = {
     "ray study": (partial(load.study_on_ray, kill_every=3.0), 201),
     "local study": (load.study_here, 999),
 }
-JOB_DRILLS: dict[str, tuple[Drill, int]] = {
+# The drills of both jobs, and those of one.
+_BOTH: dict[str, tuple[Drill, int]] = {
     "kills": (faults.kill_runs, 50),
     "stops": (faults.stop_runs, 10),
     "full disks": (faults.fill_disks, 5),
@@ -51,32 +53,39 @@ JOB_DRILLS: dict[str, tuple[Drill, int]] = {
     "second starts": (faults.start_twice, 3),
     "torn lines": (faults.tear_lines, 3),
     "flipped bits": (faults.flip_bits, 3),
-    "foreign scores": (faults.forge_scores, 3),
     "changed versions": (faults.change_versions, 3),
+}
+HEADS_DRILLS = {**_BOTH, "foreign scores": (faults.forge_scores, 3)}
+SIZES_DRILLS = {
+    **{f"sizes: {name}": drill for name, drill in _BOTH.items()},
+    "sizes: flipped answers": (faults.flip_answers, 3),
 }
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run the drills."""
     parser = make_parser("soak", __doc__)
-    names = [*LOAD_DRILLS, *JOB_DRILLS]
+    drills = LOAD_DRILLS | HEADS_DRILLS | SIZES_DRILLS
     parser.add_argument("--out", type=Path, required=True, help="a .json file for the results")
-    parser.add_argument("--only", nargs="+", choices=names, help="these; other results stay")
+    parser.add_argument("--only", nargs="+", choices=list(drills), help="these; other results stay")
     parser.add_argument("--times", type=int, help="repetitions of each drill")
     arguments = parser.parse_args(words)
-    wanted, failures = arguments.only or names, 0
+    wanted, failures = arguments.only or list(drills), 0
     # Before anything is written, because the file is part of the checkout.
     origin = provenance.describe(resolve_hardware(make_config(settings={"device": "cpu"})))
     with tempfile.TemporaryDirectory(prefix="auber-soak-") as place:
-        job = None
+        jobs: dict[type[Job], Job] = {}
         for name in wanted:
-            folder = Path(place) / name.replace(" ", "-")
+            folder = Path(place) / re.sub(r"\W+", "-", name)
             folder.mkdir()
             try:
                 subject: Any = folder
-                if name in JOB_DRILLS:
-                    subject = job = job or Job(folder, is_quick=False)
-                drill, times = (LOAD_DRILLS | JOB_DRILLS)[name]
+                if name not in LOAD_DRILLS:
+                    kind = HeadsJob if name in HEADS_DRILLS else SizesJob
+                    if kind not in jobs:
+                        jobs[kind] = kind(folder, is_quick=False)
+                    subject = jobs[kind]
+                drill, times = drills[name]
                 result = measure(name, drill, subject, arguments.times or times, origin)
             except Exception:
                 failures += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -14,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from benchmarks.fuzz.readers import run_command
 from benchmarks.soak.job import Job, one_line, phase_of, run_of
 
 _TRIES = 5  # for each job to be broken
+_AIMED = 0.03  # of a job: at most so long after a phase has begun
+_PAUSE = 0.002  # seconds between two looks at a folder
 _DISK = "256m"
 _REMEDIES = "go on with --resume|choose another --out|make room there or make the folder writable"
 
@@ -30,12 +34,15 @@ Details = dict[str, Any]
 
 
 def kill_runs(job: Job, times: int) -> Details:
-    """Kill the whole job at random moments of its length, and go on."""
+    """Kill the whole job at random moments of its length, or of one of its aims, and go on."""
     moments = random.Random(0)
     phases: Counter[str] = Counter()
-    for out in _folders(job, phases, times):
-        moment = moments.uniform(0, job.seconds)
-        phase = _signal(job, job.commands(out), out, signal.SIGKILL, moment)
+    aims = itertools.cycle((None, each) for each in job.aims)
+    turns = itertools.chain.from_iterable(aims) if job.aims else itertools.repeat(None)
+    for out, aim in zip(_folders(job, phases, times), turns, strict=False):
+        moment = moments.uniform(0, job.seconds if aim is None else _AIMED * job.seconds)
+        waits = None if aim is None else partial(_is_in, aim)
+        phase = _signal(job, job.commands(out), out, signal.SIGKILL, moment, waits)
         if phase is not None:
             phases[phase] += 1
             job.finish(out, whole=True)
@@ -48,9 +55,8 @@ def stop_runs(job: Job, times: int) -> Details:
     phases: Counter[str] = Counter()
     for out in _folders(job, phases, times):
         sent = (signal.SIGTERM, signal.SIGINT)[phases.total() % 2]
-        # In the very first moments there is no handler yet.
-        moment = moments.uniform(0.1, 0.8) * job.pruning_seconds
-        phase = _signal(job, [job.prune(out)], out, sent, moment)
+        moment = moments.uniform(0, 0.8) * job.pruning_seconds
+        phase = _signal(job, [job.prune(out)], out, sent, moment, _is_begun)
         if phase is not None:
             phases[phase] += 1
             assert not (run_of(out) / ".lock").exists(), "a stop releases the lock"
@@ -87,7 +93,7 @@ def close_disks(job: Job, times: int) -> Details:
     """Kill pruning, make its disk read-only, see it refused, open the disk, and go on."""
     for _ in range(times):
         with _mounted(job.new_folder(), _DISK) as out:
-            job.kill_when(_is_tuned, out)
+            job.kill_when(job.is_begun, out)
             _mount(out, "remount,ro")
             _check_refusal(job.fail(out), "Read-only file system")
             _mount(out, "remount,rw")
@@ -99,7 +105,7 @@ def start_twice(job: Job, times: int) -> Details:
     """Start in a folder in use, in that of a killed process, and in that of another machine."""
     for _ in range(times):
         out = job.new_folder()
-        child = job.start_until(_has_scores, out)
+        child = job.start_until(job.is_searching, out)
         child.send(signal.SIGSTOP)  # it keeps the lock, and does not end meanwhile
         refusal = "nothing"
         try:
@@ -126,9 +132,8 @@ def start_twice(job: Job, times: int) -> Details:
 def tear_lines(job: Job, times: int) -> Details:
     """Cut the last line of ledger and events anywhere, as a power failure may."""
     cuts = random.Random(0)
-    for out in _killed(job, _has_scores, times):
-        for name in ("scores.jsonl", "events.jsonl"):
-            path = run_of(out) / name
+    for out in _killed(job, job.is_searching, times):
+        for path in run_of(out).glob("*.jsonl"):
             length = len(path.read_bytes().splitlines()[-1])
             os.truncate(path, path.stat().st_size - cuts.randint(1, length))
         job.finish(out)
@@ -140,14 +145,11 @@ def tear_lines(job: Job, times: int) -> Details:
 def flip_bits(job: Job, times: int) -> Details:
     """Flip a bit of the weights that a run resumes from: it is refused, and its advice helps."""
     bits = random.Random(0)
-    for out in _killed(job, _has_layer, times):
+    for out in _killed(job, job.has_weights, times):
         stages = run_of(out) / "stages"
-        records = sorted(stages.glob("layer-*.json"))
-        stage = [each.with_suffix("") for each in records if each.with_suffix("").is_dir()][-1]
+        stage = sorted(path for path in stages.iterdir() if path.is_dir())[-1]
         weights = stage / "model.safetensors"
-        content = bytearray(weights.read_bytes())
-        content[bits.randrange(len(content))] ^= 1 << bits.randrange(8)
-        weights.write_bytes(content)
+        _flip_bit(weights, bits)
         line = job.fail(out)
         assert f"stage {stage.name}: {weights}: must be the file the run wrote" in line, line
         assert f"or delete every file of {stages} but first.json and first/" in line, line
@@ -160,6 +162,20 @@ def flip_bits(job: Job, times: int) -> Details:
     return {}
 
 
+def flip_answers(job: Job, times: int) -> Details:
+    """Flip a bit of the unpruned model's answers: they are refused, and computed again."""
+    bits = random.Random(0)
+    for out in _killed(job, job.is_searching, times):
+        answers = run_of(out) / "stages" / "answers.safetensors"
+        _flip_bit(answers, bits)
+        line = job.fail(out)
+        assert f"{answers}: must be the file the run wrote" in line, line
+        assert "or delete it: the unpruned model answers again" in line, line
+        answers.unlink()
+        job.finish(out)
+    return {}
+
+
 def forge_scores(job: Job, times: int) -> Details:
     """Put scores of other weights into the ledger, for every mask that a run may request."""
     known = job.outcome["scores"]
@@ -167,7 +183,7 @@ def forge_scores(job: Job, times: int) -> Details:
     for line in known:
         score = json.loads(line)
         forged.append(json.dumps({**score, "key": score["key"][::-1], "score": 1.0}))
-    for out in _killed(job, _has_scores, times):
+    for out in _killed(job, job.is_searching, times):
         ledger = run_of(out) / "scores.jsonl"
         with ledger.open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in forged)
@@ -179,7 +195,7 @@ def forge_scores(job: Job, times: int) -> Details:
 
 def change_versions(job: Job, times: int) -> Details:
     """Resume a run of another torch: it is refused, and recorded where it is allowed."""
-    for out in _killed(job, _is_tuned, times):
+    for out in _killed(job, job.is_begun, times):
         record = run_of(out) / "run.json"
         facts = json.loads(record.read_text(encoding="utf-8"))
         now, facts["versions"]["torch"] = facts["versions"]["torch"], "2.0.0"
@@ -217,11 +233,23 @@ def _killed(job: Job, moment: Callable[[Path], bool], times: int) -> Iterator[Pa
 
 
 def _signal(
-    job: Job, commands: list[list[str]], out: Path, sent: signal.Signals, moment: float
+    job: Job,
+    commands: list[list[str]],
+    out: Path,
+    sent: signal.Signals,
+    moment: float,
+    is_ready: Callable[[Path], bool] | None = None,
 ) -> str | None:
-    """Start commands, send a signal at a moment, and return the phase; None after the end."""
+    """Start commands, send a signal at a moment, and return the phase; None after the end.
+
+    The moment begins with the start, or as soon as the folder `is_ready`.
+    """
     child = job.start(commands)
-    time.sleep(max(0.0, child.started + moment - time.monotonic()))
+    begun = child.started
+    while is_ready is not None and not is_ready(out) and child.process.is_alive():
+        begun = time.monotonic()
+        time.sleep(_PAUSE)
+    time.sleep(max(0.0, begun + moment - time.monotonic()))
     phase = phase_of(out)
     child.send(sent)
     code = child.wait()
@@ -236,17 +264,18 @@ def _signal(
     return phase
 
 
-def _has_scores(out: Path) -> bool:
-    scores = run_of(out) / "scores.jsonl"
-    return scores.exists() and scores.read_bytes().count(b"\n") >= 3
+def _is_in(phase: str, out: Path) -> bool:
+    return phase_of(out) == phase
 
 
-def _has_layer(out: Path) -> bool:
-    return (run_of(out) / "stages" / "layer-00.json").exists()
+def _is_begun(out: Path) -> bool:
+    return (run_of(out) / "run.json").exists()
 
 
-def _is_tuned(out: Path) -> bool:
-    return (run_of(out) / "stages" / "first.json").exists()
+def _flip_bit(path: Path, bits: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    content[bits.randrange(len(content))] ^= 1 << bits.randrange(8)
+    path.write_bytes(content)
 
 
 @contextmanager

@@ -1,6 +1,10 @@
-"""The job that drills break: a tiny encoder is pruned, exported and reported.
+"""The jobs that drills break: a tiny encoder is pruned, exported and reported.
 
-Its processes run `auber` command lines, forked from a server with all imports.
+`HeadsJob` removes heads by games, layer by layer. `SizesJob` makes models of several sizes for
+texts without labels: the unpruned model answers them, exchanges search for the plans, and each
+model learns from the unpruned one.
+
+Their processes run `auber` command lines, forked from a server with all imports.
 """
 
 from __future__ import annotations
@@ -13,20 +17,24 @@ import os
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+from auber.config import Config, make_config
 from benchmarks import tiny
 
 _SLOW_DISK = 0.02  # seconds
 _PATIENCE = 120.0  # seconds
 _EXPORT = "dense/model.safetensors"
 _TABLES = ("tables/table2.csv", "tables/overfitting.csv")
-# Keys of a result that do not depend on how long anything took.
-_SAME = ("kind", "dev", "train", "gap", "plan", "heads", "tuned_layers", "start", "config", "data")
+# Keys of a result, and of a model in it, that do not depend on how long anything took.
+_SAME_MODEL = ("dev", "train", "gap", "plan", "heads", "neurons", "model_sha256", "agreement")
+_SAME = (*_SAME_MODEL, "kind", "tuned_layers", "start", "config", "data", "chosen", "answered")
 _SAME_COSTS = ("rewards_asked", "rewards_computed", "tuning_steps")
 
 
@@ -37,6 +45,7 @@ _IMPORTS = [
     "auber.export.dense",
     "auber.report",
     "auber.search.players.dqn",
+    "auber.search.rankings.exchange",
     "auber.training.trainer",
     "benchmarks.soak.job",
     "safetensors.torch",
@@ -108,8 +117,10 @@ def _run(
     from auber.cli import main
 
     torch.set_num_threads(1)
-    # A shell that starts a job in the background lets it ignore Ctrl-C.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Only a running command can be stopped: on a busy machine a signal may come before its handler
+    # is there, or after it has gone, when this process is still about to end.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, _interrupt_command)
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
@@ -133,21 +144,27 @@ def _run(
                 raise
 
 
-class Job:
+def _interrupt_command(number: int, frame: FrameType | None) -> None:
+    """Handle Ctrl-C as Python does, while a command handles SIGTERM."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        signal.default_int_handler(number, frame)
+
+
+class Job(ABC):
     """A job done once in `folder`; `outcome` is its result.
 
-    It takes `seconds`, of which pruning takes `pruning_seconds`.
+    It takes `seconds`, of which pruning takes `pruning_seconds`. Every second kill waits for one of
+    the phases `aims`, in turns.
     """
+
+    aims: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, *, is_quick: bool) -> None:
         self.folder = folder.resolve()
         self._slow_disk = 0.0 if is_quick else _SLOW_DISK
         self._numbers = itertools.count()
         tiny.save_model(folder / "tiny")
-        tiny.write_rows(folder, 60 if is_quick else 90)
-        longer = {"agent__episodes": 60, "first__epochs": 8, "layer__epochs": 3, "last__epochs": 4}
-        # The network values stopping so little that heads are removed.
-        settings = tiny.make_settings(agent__stop_value=-1000.0, **({} if is_quick else longer))
+        settings = self._write_inputs(is_quick)
         (folder / "settings.toml").write_text(settings.to_toml(), encoding="utf-8")
         outcomes = []
         for _ in range(2):  # the first one warms everything up
@@ -161,12 +178,32 @@ class Job:
         result = json.loads((run_of(self.unbroken) / "result.json").read_text(encoding="utf-8"))
         self.pruning_seconds = float(result["cost"]["seconds"]["total"])
 
+    @abstractmethod
+    def _write_inputs(self, is_quick: bool) -> Config:
+        """Write the rows, and return the settings."""
+
+    @abstractmethod
+    def _subject(self) -> list[object]:
+        """Return the words of the command that name model, rows and sizes."""
+
+    @abstractmethod
+    def is_begun(self, out: Path) -> bool:
+        """Return whether a run has a stage to resume from."""
+
+    @abstractmethod
+    def is_searching(self, out: Path) -> bool:
+        """Return whether a run is deciding what to remove."""
+
+    @abstractmethod
+    def has_weights(self, out: Path) -> bool:
+        """Return whether a run has stored weights that it made."""
+
     def prune(self, out: Path, *more: str) -> list[str]:
         """Return the command that prunes, or resumes."""
         words = [
-            *("prune", "--model", self.folder / "tiny", "--train", self.folder / "train.csv"),
-            *("--dev", self.folder / "dev.csv", "--text", "text", "--preset", "paper", "--config"),
-            *(self.folder / "settings.toml", "--out", run_of(out), "--resume", "--quiet", *more),
+            *("prune", *self._subject(), "--text", "text"),
+            *("--config", self.folder / "settings.toml", "--out", run_of(out)),
+            *("--resume", "--quiet", *more),
         ]
         return [str(word) for word in words]
 
@@ -222,6 +259,82 @@ class Job:
         assert not different, f"{out}: {sorted(different)} differ from the unbroken job's"
 
 
+class HeadsJob(Job):
+    """Heads are removed by games, after a fine-tuning, with a tuning after each layer."""
+
+    def _write_inputs(self, is_quick: bool) -> Config:
+        tiny.write_rows(self.folder, 60 if is_quick else 90)
+        longer = {"agent__episodes": 60, "first__epochs": 8, "layer__epochs": 3, "last__epochs": 4}
+        # The network values stopping so little that heads are removed.
+        return tiny.make_settings(agent__stop_value=-1000.0, **({} if is_quick else longer))
+
+    def _subject(self) -> list[object]:
+        rows = ("--train", self.folder / "train.csv", "--dev", self.folder / "dev.csv")
+        return ["--model", self.folder / "tiny", *rows, "--preset", "paper"]
+
+    def is_begun(self, out: Path) -> bool:
+        """Return whether a run is fine-tuned."""
+        return (run_of(out) / "stages" / "first.json").exists()
+
+    def is_searching(self, out: Path) -> bool:
+        """Return whether some scores are in the ledger."""
+        scores = run_of(out) / "scores.jsonl"
+        return scores.exists() and scores.read_bytes().count(b"\n") >= 3
+
+    def has_weights(self, out: Path) -> bool:
+        """Return whether the first layer is done."""
+        return (run_of(out) / "stages" / "layer-00.json").exists()
+
+
+class SizesJob(Job):
+    """Models of three sizes, for texts that the unpruned model answers."""
+
+    aims = ("answering", "search", "tuning", "between stages")
+    _SIZES = ("0.7", "0.4", "0.25")  # the search is for those below one half
+
+    def _write_inputs(self, is_quick: bool) -> Config:
+        tiny.write_rows(self.folder, 90)
+        dev = (self.folder / "dev.csv").read_text(encoding="utf-8").partition("\n")[2]
+        texts = (self.folder / "train.csv").read_text(encoding="utf-8") + dev
+        (self.folder / "texts.csv").write_text(texts, encoding="utf-8")
+        tuned = self.folder / "tuned"
+        words = ["finetune", "--model", self.folder / "tiny", "--train", self.folder / "train.csv"]
+        words += ["--dev", self.folder / "dev.csv", "--text", "text", "--preset", "paper"]
+        for key, value in tiny.SETTINGS.items():
+            words += ["--set", f"{key}={str(value).lower()}"]
+        child = self.start([[str(word) for word in (*words, "--out", tuned, "--quiet")]])
+        assert child.wait() == 0, child.output
+        settings = {
+            "threads": 1,
+            "device": "cpu",
+            "max_length": 24,
+            "last.epochs": 1 if is_quick else 4,
+            "last.learning_rate": 1e-3,
+            "search.rewards": 20 if is_quick else 60,
+            "search.minutes": 0.0,  # the number of plans does not depend on the time they take
+            "search.rows": 60,
+            "teacher.hidden": 1.0,
+        }
+        return make_config("default", settings=settings)
+
+    def _subject(self) -> list[object]:
+        model, texts = self.folder / "tuned" / "model", self.folder / "texts.csv"
+        sizes = ("--keep", ",".join(self._SIZES), "--method", "exchange")
+        return ["--model", model, "--texts", texts, *sizes]
+
+    def is_begun(self, out: Path) -> bool:
+        """Return whether the unpruned model's answers are stored."""
+        return (run_of(out) / "stages" / "answers.json").exists()
+
+    def is_searching(self, out: Path) -> bool:
+        """Return whether exchanges are scored."""
+        return phase_of(out) == "search"
+
+    def has_weights(self, out: Path) -> bool:
+        """Return whether the first size is tuned."""
+        return (run_of(out) / "stages" / f"last-{self._SIZES[0]}.json").exists()
+
+
 def run_of(out: Path) -> Path:
     """Return the run's folder in that of a job."""
     return out / "runs" / "run"
@@ -239,11 +352,17 @@ def outcome_of(out: Path) -> dict[str, Any]:
     """Return what must not depend on how often a job was broken."""
     run = run_of(out)
     result = json.loads((run / "result.json").read_text(encoding="utf-8"))
-    found: dict[str, Any] = {key: result[key] for key in _SAME}
+    found: dict[str, Any] = {key: result.get(key) for key in _SAME}
+    found["sizes"] = [
+        {key: size.get(key) for key in _SAME_MODEL} for size in result.get("sizes", ())
+    ]
     found["cost"] = {key: result["cost"][key] for key in _SAME_COSTS}
     found["plan.json"] = json.loads((run / "plan.json").read_text(encoding="utf-8"))
-    found["scores"] = sorted((run / "scores.jsonl").read_text(encoding="utf-8").splitlines())
-    found["weights"] = _digest(run / "model" / "model.safetensors")
+    ledger = run / "scores.jsonl"
+    if ledger.exists():
+        found["scores"] = sorted(ledger.read_text(encoding="utf-8").splitlines())
+    for model in (run / "model", *sorted(run.glob("models/*"))):
+        found[f"weights of {model.name}"] = _digest(model / "model.safetensors")
     scratch = (*run.glob(".*"), *(run / "stages").glob(".*"))
     found["scratch files"] = sorted(path.name for path in scratch)
     for name in (_EXPORT, *_TABLES):
@@ -268,6 +387,8 @@ def phase_of(out: Path) -> str:
     name = stage.get("name", "")
     if name == "first tuning":
         return "fine-tuning"
+    if name.startswith("answers"):
+        return "answering"
     for phase in ("tuning", "evaluating"):
         if phase in name:
             return phase

@@ -129,7 +129,9 @@ class AuberCallback(TrainerCallback):  # type: ignore[misc]
             )
         if self.out is not None:
             if is_run(self.out):
-                raise RunError(f"{self.out}: holds a run already; give AuberCallback another out")
+                raise RunError(
+                    f"{self.out}: holds a run already; give AuberCallback another folder (out)"
+                )
             check_place(Path(self.out), resume=False)
         if request.needs_fold_models and not task.is_answered:
             if state.global_step:

@@ -34,6 +34,7 @@ SETTINGS: dict[str, Value] = {
 }
 SIZES = (0.5, 0.25)  # shares of the multiply-adds; the default also tunes the unpruned model, 1
 RUNS = {"default": None, "random": "random"}  # folder and method
+PARTS = (0.0, 0.32, 0.69, 0.96, 1.0)  # of the work: fine-tuning, the runs, measuring the speed
 ROWS = 64  # per batch, when the speed is measured: with fewer, a model this small waits for Python
 
 
@@ -63,6 +64,7 @@ def run_demo(
     """
     config = demo_config(seed)
     task = make_agreement(seed)
+    progress.part(*PARTS[:2])
     progress.say(f"1 of 3: fine-tuning a small BERT on {len(task.train)} sentences")
     start = api.finetune(
         build_model(task.num_labels, seed),
@@ -75,7 +77,8 @@ def run_demo(
     )
     results = {"start": start.result}
     for number, (name, method) in enumerate(RUNS.items(), 2):
-        progress.say(f"{number} of 3: pruning, {name}")
+        progress.part(*PARTS[number - 1 : number + 1])
+        progress.say(f"{number} of 3: pruning {'at random' if method else 'by the default method'}")
         results[name] = api.prune(
             out / "start",
             task=task,
@@ -101,7 +104,8 @@ def compare(out: Path, results: dict[str, dict[str, Any]], progress: Progress) -
     hardware = resolve_hardware(demo_config())
     models = [load(out / name / "models" / size["name"]).eval() for name, size in made]
     limits = Limits(repeats=30, seconds=5.0)
-    progress.plan(1)
+    progress.part(*PARTS[-2:])
+    progress.plan([1.0])
     progress.begin("measuring speed", limits.repeats)
     calls = torch_calls(models, hardware)(ROWS, made[0][1]["after"]["tokens"])
     seconds = side_by_side(calls, make_timer(hardware.device), limits, progress.step)

@@ -19,12 +19,13 @@ def docs(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["fidelity", "performance", "regret", "reliability", "results", "settings"]
+    "name",
+    ["fidelity", "paper", "performance", "regret", "reliability", "results", "settings"],
 )
 def test_the_pages_are_up_to_date(name, docs):
     (docs / f"{name}.md").write_text(
         (docs / f"{name}.md").read_text().replace("| --- |", "| --- | ---")
     )
     pages.main([name])
-    for file in (f"{name}.md", "fidelity.svg", "growth.svg", "regret.svg"):
+    for file in (f"{name}.md", *(path.name for path in docs.glob("*.svg"))):
         assert (docs / file).read_text() == (ROOT / "docs" / file).read_text()

@@ -6,28 +6,52 @@ import pytest
 
 from benchmarks.soak import __main__ as soak
 from benchmarks.soak import faults, load
-from benchmarks.soak.job import Job
+from benchmarks.soak.job import HeadsJob, SizesJob
 
 DISKS = (faults.fill_disks, faults.close_disks)
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory):
-    return Job(tmp_path_factory.mktemp("soak"), is_quick=True)
+def heads_job(tmp_path_factory):
+    return HeadsJob(tmp_path_factory.mktemp("heads"), is_quick=True)
 
 
-def test_killed_jobs_end_like_an_unbroken_one(job):
-    found = faults.kill_runs(job, 2)
+@pytest.fixture(scope="module")
+def sizes_job(tmp_path_factory):
+    return SizesJob(tmp_path_factory.mktemp("sizes"), is_quick=True)
+
+
+def test_killed_jobs_end_like_an_unbroken_one(heads_job):
+    found = faults.kill_runs(heads_job, 2)
     assert sum(found["phases"].values()) == 2
 
 
-@pytest.mark.parametrize(
-    "drill", [drill for drill, _ in soak.JOB_DRILLS.values()][1:], ids=lambda drill: drill.__name__
-)
-def test_faults(drill, job):
+def test_killed_jobs_of_several_sizes_end_like_an_unbroken_one(sizes_job):
+    found = faults.kill_runs(sizes_job, 4)
+    assert sum(found["phases"].values()) == 4
+    assert len(found["phases"]) >= 2, "kills in several phases"
+
+
+def names(drills, *without):
+    """Return the drills without kills."""
+    return [name for name in drills if not name.endswith(("kills", *without))]
+
+
+def run_drill(drill, job):
     if drill in DISKS and not faults.can_mount():
         pytest.skip("mounting a small disk takes rights that this process does not have")
     drill(job, 2 if drill in (faults.stop_runs, faults.limit_files) else 1)
+
+
+@pytest.mark.parametrize("name", names(soak.HEADS_DRILLS))
+def test_faults(name, heads_job):
+    run_drill(soak.HEADS_DRILLS[name][0], heads_job)
+
+
+# The others do not depend on what a run does.
+@pytest.mark.parametrize("name", names(soak.SIZES_DRILLS, "starts", "versions", "read-only disks"))
+def test_faults_of_runs_with_several_sizes(name, sizes_job):
+    run_drill(soak.SIZES_DRILLS[name][0], sizes_job)
 
 
 def test_a_study_of_many_runs(tmp_path):

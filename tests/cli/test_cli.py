@@ -65,7 +65,7 @@ def test_reading_imports_neither_torch_nor_the_pipeline(tmp_path):
             "Unknown list 'task'. Did you mean 'tasks'? Known: methods, metrics, mod",
         ),
         (["demo", "--resume"], "--resume continues the demo in a folder, found no --out; add it"),
-        (["prun"], "No such command 'prun'. Did you mean 'prune'?; see 'auber --help'"),
+        (["prun"], "No such command 'prun'. Did you mean 'prune'? See 'auber --help'"),
         (["list", "x", "y"], "Got unexpected extra argument"),
         (
             ["prune", "--units", "layers"],
@@ -103,7 +103,7 @@ def test_a_wrong_call_is_one_line(run_auber, words, message):
             ["--dev", "a.csv"],
             "--dev goes with --train, found --dev alone; add --train FILE",
         ),
-        ([], "name a task with --task, or your own rows with --train FILE --dev FILE --text "),
+        ([], "rows are needed, found none; give your own with --train FILE --text COLUMN"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(run_auber, files, tmp_path, arguments, message):

@@ -75,7 +75,7 @@ def test_mistakes(evaluate, run, files, dev_rows, own_rows, tmp_path, monkeypatc
 
 def test_the_rows_must_be_named(evaluate, tmp_path, files):
     rows = "add --task TASK, or --dev FILE --text COLUMN --label COLUMN"
-    named = "which rows to score it on must be named"
+    named = "the rows to score must be given"
     assert evaluate(files / "model") == f"{files / 'model'}: {named}; {rows}"
     (tmp_path / "run.json").write_text("{}")
     for task, advice in (("rte", "add --task rte"), ("own", rows)):

@@ -69,9 +69,12 @@ def test_where_a_file_can_be_written(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").touch()
     for name, message in (
-        ("folder", "folder: must be a file in a folder that can be written to; choose another --"),
-        ("pipe", "pipe: must be a file in a folder that can be written to; choose another --out"),
-        ("file/x", "file/x: its folder cannot be made .*; choose another --out"),
+        ("folder", "folder: must be a file in a folder that can be written to; choose another "),
+        (
+            "pipe",
+            "pipe: must be a file in a folder that can be written to; choose another ",
+        ),
+        ("file/x", "file/x: its folder cannot be made .*; choose another file for --out"),
     ):
         with pytest.raises(ConfigError, match=f"^{tmp_path}/{message}"):
             make_room(tmp_path / name)

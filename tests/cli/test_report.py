@@ -39,7 +39,10 @@ def test_the_command_prints_tables_and_verdicts(run_auber, tmp_path):
     assert "Table 2: the methods; mpnet-base, protocol seen" in out
     assert "4 (task, seed) pairs" in out
     assert "share one dev set" in out
-    assert "mpnet-base, seen: warning: rte, michel: one class predicted in 1 of 1 run\n" in out
+    assert (
+        "mpnet-base, protocol seen: warning: rte, michel: one class predicted in 1 of 1 run\n"
+        in out
+    )
     assert "runs: 13 finished, 1 without a result; fine-tuned starts: 0" in out
     assert "left out: cut (unfinished)" in out
     assert "\nP: heads removed; difference to original+tuning, in table 3 to auber; " in out
@@ -120,13 +123,13 @@ def test_runs_side_by_side_as_json(run_auber, tmp_path):
     assert out.splitlines()[-1] == "page: not written; choose a folder with --out DIR"
 
 
-MISSING = "no such folder or results file; give what holds runs"
+MISSING = "no such folder or results file; name what holds runs"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "a report needs runs, found nothing named; give folders or results files"),
+        ("", "a report needs runs, found none; give folders or results files"),
         ("{} --save a.json --out b", "--out and --save exclude each other; give one"),
         ("{} --model-name m", "--model-name needs --save FILE, found none; add --save"),
         ("{} --note n", "--note needs --save FILE, found none; add --save"),
@@ -136,7 +139,7 @@ MISSING = "no such folder or results file; give what holds runs"
         ("{}/cut", "{}/cut: the run is not finished; continue it with --resume"),
         (
             "{}/auber {}/michel --open",
-            "--open needs a page that is written, found no --out; add --out DIR",
+            "--open shows the page that --out writes, found no --out; add --out DIR",
         ),
         (
             "{}/speed.json",

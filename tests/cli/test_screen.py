@@ -67,7 +67,7 @@ def test_a_warning_is_printed_above_the_bars(monkeypatch, capsys):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     with listening(quiet=False) as progress:
-        progress.plan(2)
+        progress.plan([1.0, 1.0])
         logging.getLogger("auber.data").warning("%d rows", 7)
     shown = capsys.readouterr().err
     assert "\x1b[2Kauber: warning: 7 rows" in shown, "the bar's line is cleared first"
@@ -77,7 +77,7 @@ def test_a_terminal_has_one_bar_with_the_step_below():
     console = Console(force_terminal=True, width=80, file=io.StringIO())
     bars = make_bars(console)
     progress = BarProgress(bars)
-    progress.plan(2)
+    progress.plan([1.0, 1.0])
     progress.begin("layer 1: searching", 40)
     progress.step(20, "best 0.5")
     with console.capture() as capture:
@@ -91,7 +91,7 @@ def test_a_log_says_every_half_minute_what_is_under_way(monkeypatch, capsys):
     monkeypatch.setattr(screen, "_TICK_SECONDS", 0.01)
     monkeypatch.setattr("auber.system.progress.LOG_INTERVAL", 0.02)
     with listening(quiet=False) as progress:
-        progress.plan(1)
+        progress.plan([1.0])
         progress.begin("evaluating", 0)
         time.sleep(0.5)
     lines = capsys.readouterr().err.splitlines()

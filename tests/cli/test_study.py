@@ -28,7 +28,7 @@ def test_plan_do_and_skip(call, file, tmp_path, monkeypatch):
     code, out, _ = call(file, "--dry-run")
     assert code == 0
     assert "4 runs: 4 missing." in out
-    assert "4 open runs: no estimate until one of their kind has finished" in out
+    assert "4 runs to do: no estimate until one of their kind has finished" in out
     assert not (tmp_path / "o").exists()
 
     code, out, err = call(file, "--only", "seed=1")
@@ -40,7 +40,7 @@ def test_plan_do_and_skip(call, file, tmp_path, monkeypatch):
 
     code, out, _ = call(file, "--dry-run")
     assert "4 runs: 2 complete, 2 missing." in out
-    assert "2 open runs: about " in out
+    assert "2 runs to do: about " in out
     code, out, _ = call(file, "--dry-run", "--json")
     found = [run["state"] for run in json.loads(out)["runs"]]
     assert found == ["missing", "missing", "complete", "complete"]

@@ -309,7 +309,7 @@ def test_a_share_of_each_class_is_set_aside():
     kept, aside = set_aside(texts, names, 0.2)
     assert Counter(names[row] for row in aside) == {"some": 4, "most": 16}
     assert set_aside(texts, names, 0.2) == (kept, aside)
-    with pytest.raises(TaskError, match="^dev: no row of 4 can be set aside with a text of its"):
+    with pytest.raises(TaskError, match="^dev: none of 4 rows can be set aside to evaluate on"):
         set_aside(Rows(("same",) * 4, None, (0, 1, 0, 1)), [0, 1, 0, 1], 0.2)
 
 

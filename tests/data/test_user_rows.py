@@ -162,12 +162,12 @@ BAD_ROWS = [
     ({}, {"text": ["one"]}, "train: .* needed, found dict; give a list of rows, not columns$"),
     ({}, [("one", 1)], "train row 0: must be an object that maps columns to .*, found tuple$"),
     ({}, [{"text": "one"}],
-     "train row 0: Unknown column 'label'. Known: text; name it with --label, or complete the row"),
+     "train row 0: Unknown column 'label'. Known: text; name the column with --label, or "),
     ({}, [*texts(1), {"text": "two"}],
-     "train row 1: Unknown column 'label'. Known: text; name it with --label, or complete the row"),
+     "train row 1: Unknown column 'label'. Known: text; name the column with --label, or "),
     ({}, [{1: "one", "Text": 1}], "train row 0: Unknown column 'text'. Did you mean 'Text'. "
-     "Known: 1, Text; name it with --text, or complete the row$"),
-    ({}, [dict.fromkeys(map(str, range(100)), "")], r".* 26, \.\.\.; name it with --text, or"),
+     "Known: 1, Text; name the column with --text, or add it to the row$"),
+    ({}, [dict.fromkeys(map(str, range(100)), "")], r".* 26, \.\.\.; name the column with --text"),
     ({}, TAGGED, "train row 0: Unknown column 'text'. Known: tags, tokens; they look like rows of "
      "kind tokens: add --kind tokens, or name the column with --text$"),
     ({}, [{"text": " ", "label": 1}],
@@ -265,15 +265,15 @@ def test_labels_that_train_lacks_are_refused(tmp_path, train, dev, kind, message
 
 # fmt: off
 BAD_OPTIONS = [
-    *[({"text": text, "label": label}, "columns: one or two text columns and another for the label "
-       f"are needed, found text {found} and label {label}$")
-      for text, label, found in (([], "y", r"\(none\)"), (["a", "b", "c"], "y", "a, b, c"),
-                                 (["a", "a"], "y", "a, a"), (["a"], "a", "a"))],
+    *[({"text": text, "label": label}, "columns: one or two text columns and a "
+       f"different column for the label are needed, found --text {found} and --label {label}$")
+      for text, label, found in (([], "y", r"\(none\)"), (["a", "b", "c"], "y", "a,b,c"),
+                                 (["a", "a"], "y", "a,a"), (["a"], "a", "a"))],
     ({"kind": "tokens", "text": ["a", "b"]},
-     "columns: one column of words and another for the label are needed, found text a, b and"),
-    ({"kind": "spans", "text": "q"}, "columns: two text columns and another for the label are"),
+     "columns: one column of words and a different column for the label are needed, found"),
+    ({"kind": "spans", "text": "q"}, "columns: two text columns and a different column for the "),
     ({"labels": ["O", "X", "O"]},
-     "labels: each name may stand once, found O, X, O; leave the second out$"),
+     "labels: each name must be given once, found O, X, O; remove the repeats$"),
     ({"labels": ["a"], "metric": "pearson"},
      "labels: numbers to predict have no names; leave labels out$"),
     ({"labels": ["a"], "kind": "spans"},

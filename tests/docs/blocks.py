@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 # Generated pages; their commands document what was run.
-GENERATED = ("encoders.md", "performance.md", "results.md", "settings.md")
+GENERATED = ("encoders.md", "paper.md", "performance.md", "results.md", "settings.md")
 
 _FENCE = re.compile(r"^```(\w*)")
 _MARK = re.compile(r"^<!-- (?:stand-ins:(.*)|not run )-->$")

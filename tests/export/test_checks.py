@@ -70,7 +70,9 @@ def test_other_logits_are_not_kept(export, tmp_path, shift, found):
 def test_nothing_is_overwritten(export, tmp_path):
     (tmp_path / "file").write_text("mine")
     for place in (tmp_path, tmp_path / "file"):
-        message = f"{place.name}: must be a new or an empty folder; choose another --out$"
+        message = (
+            f"{place.name}: must be a new or an empty folder; choose another folder for --out$"
+        )
         with pytest.raises(CheckpointError, match=message):
             export(place)
     with pytest.raises(

@@ -100,7 +100,7 @@ def test_what_readers_should_know(source):
         provenance=provenance.model_copy(update={"commit": commit}),
     )
     card = write_card(changed, "mine")
-    assert "| careful | the model gives every dev row the same answer |" in card
+    assert "| warning | the model gives every dev row the same answer |" in card
     assert "- command: `auber prune --task cola`\n" in card
     assert "- commit: `abc`, with local changes\n" in card
 

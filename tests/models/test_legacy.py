@@ -93,7 +93,9 @@ def test_shards_and_the_buffers_of_older_versions(old, tmp_path):
 
 def test_a_folder_that_needs_no_import(old, tmp_path):
     new = import_model(old, tmp_path / "new").place
-    with pytest.raises(CheckpointError, match=r"new: is saved by auber already; load it as it is$"):
+    with pytest.raises(
+        CheckpointError, match=r"new: was saved by auber and needs no import; load it as it is$"
+    ):
         import_model(new, tmp_path / "other")
     config = json.loads((old / "config.json").read_text())
     (old / "config.json").write_text(json.dumps({**config, "pruned_heads": {}}))
@@ -130,7 +132,7 @@ def test_the_command(run_auber, tmp_path, old):
     assert out == f"{new}: BertForSequenceClassification, 5 of 8 heads removed\n"
     before = {path.name: path.read_bytes() for path in old.iterdir()}
     code, _, err = run_auber("import", old, "--out", old)
-    message = "must be a new or an empty folder; choose another --out"
+    message = "must be a new or an empty folder; choose another folder for --out"
     assert (code, err) == (2, f"auber: {old}: {message}\n")
     assert {path.name: path.read_bytes() for path in old.iterdir()} == before
     code, out, _ = run_auber("import", FIXTURES / "roberta", "--out", tmp_path / "other", "--json")

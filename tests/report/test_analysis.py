@@ -80,8 +80,27 @@ def test_models_and_protocols_are_never_mixed(tmp_path):
     report = analyse(collect(tmp_path))
     places = [(section.model, section.protocol) for section in report.sections]
     assert places == [("a", "seen"), ("b", "heldout"), ("b", "seen")]
+    assert [section.name for section in report.sections][1:] == [
+        "b, protocol heldout",
+        "b, protocol seen",
+    ]
     assert {len(section.methods) for section in report.sections} == {2}
     assert len(report.tasks) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "protocol", "name"),
+    [
+        ("auber", "crossfit", "m, protocol crossfit"),
+        ("random", "crossfit", "m"),
+        ("random", "heldout", "m, protocol heldout"),
+    ],
+)
+def test_a_protocol_is_named_where_it_matters(tmp_path, method, protocol, name):
+    scores = {"rte": {method: [60.0], CONTROL: [61.0]}}
+    write_study(tmp_path, scores, model="m", protocol=protocol)
+    (section,) = analyse(collect(tmp_path)).sections
+    assert section.name == name
 
 
 def test_draws_are_averaged_within_a_seed_first(tmp_path):
@@ -166,7 +185,7 @@ def test_runs_that_began_with_other_weights_are_named(tmp_path):
         "them measures pruning and holding rows back together.",
     )
     assert seen.notes == (
-        "Careful: the methods of rte, seed 0, did not start from the same fine-tuned weights.",
+        "Warning: the methods of rte, seed 0, did not start from the same fine-tuned weights.",
     )
 
 
@@ -198,8 +217,8 @@ def test_runs_that_differ_in_settings_are_named(tmp_path):
     config = {"seed": 0, "agent.episodes": 99, "last.epochs": 2, "first.when": "always"}
     write_run(tmp_path, "o", make_result("rte", CONTROL, 0, 0.6, config=config))
     assert section_of(tmp_path).notes[1:] == (
-        "Careful: the runs of rte, auber differ in agent.episodes.",
-        "Careful: the methods of rte differ in last.epochs.",
+        "Warning: the runs of rte, auber differ in agent.episodes.",
+        "Warning: the methods of rte differ in last.epochs.",
     )
 
 
@@ -210,7 +229,7 @@ def test_a_setting_that_older_runs_do_not_know_has_its_default_there(tmp_path, n
         if seed == 1:
             result["config"]["reward.head"] = newer
         write_run(tmp_path, f"auber-{seed}", result)
-    note = "Careful: the runs of rte, auber differ in reward.head."
+    note = "Warning: the runs of rte, auber differ in reward.head."
     assert (note in section_of(tmp_path).notes) == differs
 
 

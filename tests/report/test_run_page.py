@@ -69,9 +69,9 @@ def test_one_run(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"dev.one_class": True}, "Careful: the model gives every dev row the same answer"),
-        ({"dev.score": 0.5271}, "Careful: the score is exactly that of always giving the most"),
-        ({"dev.score": 0.5}, "Careful: always giving the most frequent class scores 52.71."),
+        ({"dev.one_class": True}, "Warning: the model gives every dev row the same answer"),
+        ({"dev.score": 0.5271}, "Warning: the score is exactly that of always giving the most"),
+        ({"dev.score": 0.5}, "Warning: always giving the most frequent class scores 52.71."),
     ],
 )
 def test_a_score_without_meaning_is_marked(tmp_path, change, words):

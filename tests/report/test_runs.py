@@ -125,7 +125,7 @@ def test_no_results_name_what_was_looked_for(tmp_path):
     )
     with pytest.raises(RunError, match=message):
         collect(tmp_path)
-    with pytest.raises(RunError, match="none: no such folder or results file; give what holds"):
+    with pytest.raises(RunError, match="none: no such folder or results file; name what holds"):
         collect(tmp_path / "none")
 
 

@@ -29,7 +29,10 @@ TABLE = Table(
     DATA,
     hidden=("p",),
     brief=("name", "dev"),
-    parts={("m_1", "seen"): SectionNotes("incomplete", ("a note",))},
+    parts={
+        ("m_1", "seen"): SectionNotes("m_1, protocol seen", "incomplete", ("a note",)),
+        ("m_2", "heldout"): SectionNotes("m_2"),
+    },
     notes=("for all",),
 )
 EMPTY = Table("t", "Title", pd.DataFrame(columns=["name"]), empty="Nothing here.")
@@ -65,14 +68,14 @@ def test_sections():
     first, second = grids.values()
     assert first.title == "Title_1; m_1, protocol seen (incomplete)"
     assert first.rows == [{"name": NASTY, "dev": "80.12 ± 1.00"}]
-    assert (second.title, second.notes) == ("Title_1; m_2, protocol heldout", ())
+    assert (second.title, second.notes) == ("Title_1; m_2", ())
     assert first.notes == ("a note",)
 
 
 def test_empty_columns_can_be_left_out():
-    cells = pd.DataFrame({"task": ["", ""], "dev": ["61.25", ""], "careful": ["", ""]})
+    cells = pd.DataFrame({"task": ["", ""], "dev": ["61.25", ""], "warnings": ["", ""]})
     assert [*Grid("t", cells).filled.cells] == ["task", "dev"]
-    assert Grid("t", cells).kinds == {"task": "", "dev": "number", "careful": ""}
+    assert Grid("t", cells).kinds == {"task": "", "dev": "number", "warnings": ""}
 
 
 def test_markdown():
@@ -84,7 +87,7 @@ def test_markdown():
         "| =SUM(A1)\\|\\<b\\>\\_x\\_\\*\\[y\\](z)\\&\\#%\\$^\\~\\\\{}\\` | "
         f"{LONG} | 3 | 80.12 ± 1.00 | -1.00 to +2.00 |\n\n"
         "- a note\n\n"
-        "## m\\_2, protocol heldout\n\n"
+        "## m\\_2\n\n"
         "| name | words | pairs | dev | difference interval |\n"
         "| --- | --- | --: | --: | --- |\n"
         "| -b |  | -4 | 1.00 |  |\n\n"

@@ -168,9 +168,9 @@ def test_a_run_that_was_killed_before_it_stored_the_answers(tmp_path, whole, mon
 
 def test_other_texts_or_another_model_are_another_run(stopped):
     other = auber.make_texts(RECORDS[:150])
-    with pytest.raises(RunError, match="is another run: its rows were others"):
+    with pytest.raises(RunError, match="holds another run: its rows were others"):
         prune(stopped, "number", other, resume=True)
-    with pytest.raises(RunError, match="is another run: its model had other weights"):
+    with pytest.raises(RunError, match="holds another run: its model had other weights"):
         auber.prune(
             *start("number", seed=1), task=TEXTS, method="fisher", keep=0.8, config=CONFIG,
             out=stopped, resume=True,

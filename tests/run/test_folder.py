@@ -42,7 +42,9 @@ def test_a_new_run_writes_what_it_is(tmp_path):
 
 def test_an_unfinished_run_must_be_resumed(tmp_path):
     open_run(tmp_path / "run")
-    message = "holds an unfinished run; add --resume to go on with it, or choose another --out"
+    message = (
+        "holds an unfinished run; add --resume to continue it, or choose another folder for --out"
+    )
     with pytest.raises(RunError, match=message):
         open_run(tmp_path / "run")
     assert open_run(tmp_path / "run", resume=True).resumed
@@ -68,7 +70,7 @@ def test_a_measured_number_stays_when_a_run_is_resumed(tmp_path):
             {},
             {"model": "other", "config": small_config(agent__gamma=0.5)},
             "agent.gamma was 1.0 and is now 0.5, model was 'tiny' and is now 'other'; use the "
-            "same settings or another --out",
+            "same settings or another folder for --out",
         ),
         (
             {"data": "a" * 64, "weights": "b" * 32},
@@ -90,7 +92,7 @@ def test_a_measured_number_stays_when_a_run_is_resumed(tmp_path):
 )
 def test_a_run_is_resumed_only_as_the_same_run(tmp_path, begun, asked, words):
     open_run(tmp_path / "run", **begun)
-    with pytest.raises(RunError, match=f"run: is another run: {words}$"):
+    with pytest.raises(RunError, match=f"run: holds another run: {words}$"):
         open_run(tmp_path / "run", resume=True, **asked)
 
 
@@ -124,7 +126,7 @@ def test_a_folder_with_other_files_is_not_touched(tmp_path, name):
     (tmp_path / name).write_text("precious")
     for resume in (False, True):
         with pytest.raises(
-            RunError, match="must be a new or an empty folder; choose another --out"
+            RunError, match="must be a new or an empty folder; choose another folder for --out"
         ):
             open_run(tmp_path, resume=resume)
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -133,17 +135,20 @@ def test_a_folder_with_other_files_is_not_touched(tmp_path, name):
 
 def test_a_folder_that_cannot_be_created(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot be created .*; choose another --out"):
+    with pytest.raises(RunError, match="cannot be created .*; choose another folder for --out"):
         open_run(tmp_path / "file" / "run")
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("x" * 300, r"xxx: cannot be a run's folder \(File name too long\); choose another --out$"),
+        (
+            "x" * 300,
+            r"xxx: cannot be a run's folder \(File name too long\); choose another folder ",
+        ),
         (
             os.fsdecode(b"caf\xe9"),
-            r"caf\\udce9: must have a name in UTF-8, .*; choose another --out$",
+            r"caf\\udce9: must have a name in UTF-8, .*; choose another folder for --out$",
         ),
     ],
 )
@@ -237,7 +242,7 @@ def test_weights_that_are_not_those_that_were_written(tmp_path):
         content[-1] ^= 1
         weights.write_bytes(content)
     back = "put a copy of it back, or delete every file of .* but first.json and first/"
-    anew = "put a copy of it back, or start anew with another --out$"
+    anew = "put a copy of it back, or start anew with another folder for --out$"
     other = re.escape(f"{weights}: must be the file the run wrote (sha256 ")
     for names, message in (
         (["first", "layer-00"], f"^stage layer-00: {other}.* found another .*; {back}"),

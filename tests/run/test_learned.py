@@ -122,7 +122,7 @@ def test_a_run_stops_before_the_search_and_says_what_to_do(tmp_path, monkeypatch
         r"was tuned on \(accuracy \d\d\.\d, the most frequent class has \d\d\.\d %\), so nothing "
         r"shows what it can do without; give another first.learning_rate, more first.epochs or "
         r"another model, or set first.require_learned=false, and as that is another run, another "
-        r"out$"
+        r"folder for out$"
     )
     with pytest.raises(ModelError, match=message):
         prune(tmp_path / "run", first__require_learned=True)

@@ -90,7 +90,8 @@ def test_a_tuning_that_diverges_ends_the_run_and_leaves_nothing_of_its_stage(
     with pytest.raises(DivergedError, match=rf"^{stage}: "):
         prune(out=tmp_path / "run", resume=True, **rates)
     with pytest.raises(
-        RunError, match="is another run: .*learning_rate was 1.* and is now .*another out$"
+        RunError,
+        match="holds another run: .*learning_rate was 1.* and is now .*another folder for out$",
     ):
         prune(out=tmp_path / "run", resume=True, **dict.fromkeys(rates, 1e-4))
 

@@ -40,16 +40,16 @@ def events_of(run):
 def test_the_folder_says_who_is_at_work_and_where(run):
     clock = Clock()
     with FolderProgress(run, "auber prune --out run", clock, clock) as listener:
-        listener.plan(5)
+        listener.plan([1.0] * 5)
         listener.skip(1)
         listener.begin("layer 0: searching", 40)
         clock.now += 2
         listener.step(7, "best 0.5")
         written = read_json(run.folder / "progress.json")
-        listener.weigh([30.0, 10.0])
+        listener.plan([30.0, 10.0])
         listener.begin("layer 0: searching", 40)
         listener.end()
-        assert read_json(run.folder / "progress.json")["share"] == 0.75, (
+        assert read_json(run.folder / "progress.json")["share"] == pytest.approx(0.75), (
             "by work where that is told"
         )
     assert written["process"]["id"] == os.getpid()
@@ -59,7 +59,7 @@ def test_the_folder_says_who_is_at_work_and_where(run):
     assert written["process"]["command"] == "auber prune --out run"
     assert written["process"]["folder"] == str(Path.cwd())
     assert written["time"] == 1002
-    assert written["share"] == 7 / 40 / 4
+    assert written["share"] == pytest.approx(7 / 40 / 4)
     assert written["stage"] == {
         "name": "layer 0: searching",
         "began": 1000,

@@ -93,7 +93,8 @@ def test_a_score_that_is_not_a_number_is_an_error_and_not_remembered(ledger):
     message = (
         r"^layer 3: the score with heads \[{}\] removed must be a finite number, found nan: "
         r"the model's weights are finite but too large "
-        "to compute with; give lower learning rates, and as that is another run, another --out$"
+        "to compute with; give lower learning rates, and as that is another run, another folder "
+        "for --out$"
     )
     with pytest.raises(ModelError, match=message.format("1, 2")):
         metered.score_many([(0,), (1, 2)])

@@ -92,7 +92,9 @@ def test_resuming_gives_the_same_bits(half, start):
         (stopped / "stages" / name).unlink()
     again = prune(start, "stopped", keep=0.5, resume=True)
     assert again.result["model_sha256"] == pruned.result["model_sha256"]
-    with pytest.raises(auber.AuberError, match=r"is another run: size.keep was 0.5 and is now 0.6"):
+    with pytest.raises(
+        auber.AuberError, match=r"holds another run: size.keep was 0.5 and is now 0.6"
+    ):
         prune(start, "half", keep=0.6, resume=True)
 
 

@@ -166,8 +166,8 @@ def test_another_number_of_heads_is_reported(tmp_path):
     number = found.plan.num_heads
     assert number < 5, "the one game after none that teach has seen few masks"
     assert (
-        "search.heads asks for 5 heads, and the nearest sum of the scored masks is "
-        f"{number}; raise agent.episodes to score more"
+        f"{number} heads are removed, the nearest number to 5 that the scored masks allow; raise "
+        "agent.episodes to score more"
     ) in messages.said
 
 

@@ -76,6 +76,11 @@ def expected_score(folds, plan, metric):
     return rule.compute(torch.cat(logits), torch.cat(labels)).item()
 
 
+def test_the_scorers_of_all_folds_share_the_memory():
+    found = CrossFitScorer(made_folds(), 0, "accuracy", cpu())
+    assert [each._sharing for each in found._scorers] == [3, 3, 3]
+
+
 @pytest.mark.parametrize("layer", [0, LAYERS - 1])
 @pytest.mark.parametrize(("metric", "labels"), METRICS)
 def test_a_score_is_the_metric_of_all_pruned_models_together(metric, labels, layer):

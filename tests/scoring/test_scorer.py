@@ -314,6 +314,19 @@ def test_masks_share_a_pass_only_where_it_fits_into_memory(monkeypatch):
     assert shared == [1, 2, 1024 // tokens]
 
 
+def test_scorers_that_share_the_memory_use_a_part_of_it_each(monkeypatch):
+    model, rows = made()
+    most = 3 * scorer._bytes_per_pass_token(encoder_of(model), 4, 0) * sum(rows.lengths)
+    monkeypatch.setattr(scorer, "available_bytes", lambda device: most)
+    chunks = []
+    for sharing in (1, 2, 4):
+        found = LayerScorer(model, 1, rows, "accuracy", cpu(), sharing=sharing)
+        found.score(())
+        chunks.append(len(found._chunks))
+    assert chunks[0] == 1
+    assert chunks[0] < chunks[1] < chunks[2]
+
+
 def test_a_hundred_thousand_rows_in_little_memory(monkeypatch):
     """Only some rows are cached, of heads' contexts and, as they are wider, of fewer neurons."""
     model, some = made(labels=2)

@@ -65,6 +65,7 @@ def test_shards_score_like_one_scorer(kind, metric, labels, num_shards):
     assert key == f"{LayerScorer(model, 1, rows, metric, hardware).key}-{num_shards}"
     # another scorer may use the workers in between
     other = ShardedScorer(model, 0, rows, metric, cpu(), workers).score((1,))
+    assert {each._sharing for each in workers._scorers} == {num_shards}, "they share the memory"
     assert other == pytest.approx(LayerScorer(model, 0, rows, metric, cpu()).score((1,)), abs=1e-6)
     assert sharded.score_many(MASKS) == scores
     workers.close()
@@ -270,6 +271,7 @@ def test_what_goes_wrong_in_a_ray_worker(ray, monkeypatch):
     masks = [*MASKS, PruningPlan({1: [1]}, {1: range(20)})]
     whole = LayerScorer(model, 1, rows, "accuracy", cpu())
     assert scorer.score_many(masks) == whole.score_many(masks)
+    assert [sharing for *_, sharing in workers._arguments] == [2, 2], "they share the memory"
 
     def cramped(shard):
         def fail(*_):

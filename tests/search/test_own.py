@@ -30,7 +30,7 @@ class First:
     def choose_layer(self, search):
         masks = [(), search.heads[:1]] if len(search.heads) > 1 else [()]
         best = max(zip(search.score_many(masks), masks))[1]
-        return LayerChoice(best, len(masks), len(masks))
+        return LayerChoice(best, len(masks))
 
 class Needy(First):
     def __init__(self, name):
@@ -58,7 +58,7 @@ class Ten:
         scores = search.score_many(masks)
         best = masks[int(np.argmax(scores))]
         details = {"given_score": scores[0], "best": list(best), "best_score": max(scores)}
-        return LayerChoice(best, len(masks), len({*masks}), details)
+        return LayerChoice(best, len(masks), details)
 
 
 class Returns:
@@ -71,8 +71,8 @@ class Returns:
         return self.found(search) if callable(self.found) else self.found
 
 
-def choice(removed=(), asked=1, computed=1, **details):
-    return LayerChoice(removed, asked, computed, details)
+def choice(removed=(), asked=1, **details):
+    return LayerChoice(removed, asked, details)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def choice(removed=(), asked=1, computed=1, **details):
         (choice((7,)), r"some of the heads \[0, 1, 2, 3\] in ascending order, found \[7\]"),
         (choice((0, 1, 2, 3)), r"one of the heads \[0, 1, 2, 3\] must stay, found all removed"),
         (choice(asked=-1), "rewards_asked must be a whole number from 0, found -1"),
-        (choice(computed=1.5), "rewards_computed must be a whole number from 0, found 1.5"),
+        (choice(asked=1.5), "rewards_asked must be a whole number from 0, found 1.5"),
         (choice(score=1.0), "details may have given_score, best, best_score, curve, found 'score'"),
         (choice(best_score=float("nan")), "details must be JSON"),
         (choice(best={1}), "details must be JSON"),

@@ -69,7 +69,7 @@ def test_a_run_does_not_write_into_other_folders(tmp_path):
     (tmp_path / "somebody" / "notes.txt").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "somebody")
     for name in ("somebody", "link"):
-        message = f"{name}: must be a new or an empty folder; choose another --out$"
+        message = f"{name}: must be a new or an empty folder; choose another folder for --out$"
         with pytest.raises(RunError, match=message):
             Run(tmp_path / name, IDENTITY, small_config())
     assert [path.name for path in Path(tmp_path / "somebody").iterdir()] == ["notes.txt"]

@@ -54,7 +54,7 @@ def test_auber_is_not_added_to_what_was_done_without_it(tmp_path):
     alone = folder.run_path(BLOCK, "original+tuning")
     message = (
         f"^{re.escape(str(alone))}: done without 'auber', but its fine-tuning must be the same; "
-        "delete its folder to repeat it, or choose another --out to add 'auber'$"
+        "delete its folder to repeat it, or choose another folder for --out to add 'auber'$"
     )
     with pytest.raises(RunError, match=message):
         folder.check(both)
@@ -83,7 +83,9 @@ def test_auber_is_not_added_to_what_was_done_without_it(tmp_path):
 def test_another_study_is_refused(tmp_path, changes, message):
     folder = StudyFolder(tmp_path / "study")
     folder.open(tiny_study())
-    message = f"study: holds another study: {message}; restore that or choose another --out$"
+    message = (
+        f"study: holds another study: {message}; restore that or choose another folder for --out$"
+    )
     with pytest.raises(RunError, match=message):
         folder.open(tiny_study(**changes))
 
@@ -100,7 +102,7 @@ def test_settings_of_a_task_stay_when_other_tasks_join(tmp_path):
 
 
 def test_a_foreign_folder_is_refused(tmp_path):
-    message = "must be a study's folder, an empty or a new one; choose another --out"
+    message = "must be a study's folder, an empty or a new one; choose another folder for --out"
     (tmp_path / "letter.txt").write_text("dear")
     for path in (tmp_path, tmp_path / "letter.txt"):
         with pytest.raises(RunError, match=message):

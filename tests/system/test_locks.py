@@ -27,7 +27,7 @@ from auber.system.locks import (
 )
 
 HERE = platform.node()
-HELD = "; wait for it or stop it, or choose another --out"
+HELD = "; wait for it or stop it, or choose another folder for --out"
 ELSEWHERE = Holder(process=77, started=1.0, host="elsewhere")
 
 

@@ -194,3 +194,14 @@ def test_cached_steps_fit_one_model_one_loss_and_one_precision():
     steps = cache.steps(*own)
     model.classifier.requires_grad_(False)
     assert cache.steps(*own) is not steps
+
+
+def test_cached_steps_do_not_outlive_a_tensor_that_moved():
+    """A graph reads weights and buffers where they were when it was captured."""
+    model, _ = small_start()
+    cache, own = StepCache(), (model, loss_of, 1.0, Repeater(), None)
+    for tensor in (model.classifier.weight, model.bert.embeddings.position_ids):
+        steps, before = cache.steps(*own), tensor.data
+        assert cache.steps(*own) is steps
+        tensor.data = before.clone()
+        assert cache.steps(*own) is not steps

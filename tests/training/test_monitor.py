@@ -23,7 +23,7 @@ FAR_TOO_HIGH = {"learning_rate": 1e30}
 def lower(section):
     return (
         rf"; nothing of this stage is kept: give a lower {section}\.learning_rate, and as that is "
-        "another run, another --out$"
+        "another run, another folder for --out$"
     )
 
 
@@ -53,7 +53,8 @@ def monitor_of(losses):
             {1: math.nan},
             1,
             "found nan at step 1 of 9, before any weight had moved: the model or the device "
-            "computes it so; try --set precision=float32 or --set device=cpu with another --out$",
+            "computes it so; try --set precision=float32 or --set device=cpu with another "
+            "folder for --out$",
         ),
     ],
     ids=["later", "first"],

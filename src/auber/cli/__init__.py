@@ -74,7 +74,8 @@ class Commands(TyperGroup):
             place = " ".join(filter(None, ("auber", ctx.invoked_subcommand)))
             # pydantic, through which typer checks values, puts the kind of error first
             message = error.format_message().rstrip(".").replace("Value error, ", "", 1)
-            raise ConfigError(f"{message}; see '{place} --help'") from None
+            see = " See" if message.endswith("?") else "; see"
+            raise ConfigError(f"{message}{see} '{place} --help'") from None
         finally:
             if can_handle:
                 signal.signal(signal.SIGTERM, before)

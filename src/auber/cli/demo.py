@@ -76,7 +76,7 @@ def command(
     print(
         f"\nAt a quarter of the multiply-adds, the default scores {100 * default.score:.1f} % and "
         f"random choice {100 * random.score:.1f} %; unpruned, {100 * unpruned.score:.1f} %.\n"
-        "All models were tuned alike. One seed is an example; --seed 1 shows another.\n"
+        "Models of one size were tuned alike. One seed is an example; --seed 1 shows another.\n"
         f"\nFigure of score against size: {page}"
         f"\nThe pruned model: {out / 'default' / 'model'}   (load it with auber.load)"
         "\nNext, your own model and rows:"

@@ -50,7 +50,7 @@ def command(
         advice = "--task TASK, or --dev FILE --text COLUMN --label COLUMN"
         if record and record.task in TASKS:
             advice = f"--task {record.task}"
-        raise TaskError(f"{folder}: which rows to score it on must be named{of_run}; add {advice}")
+        raise TaskError(f"{folder}: the rows to score must be given{of_run}; add {advice}")
     with screen.listening(quiet=quiet) as progress:
         if rows.task is None:
             rows = _complete_rows(rows, folder, record)

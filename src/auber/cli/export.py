@@ -67,18 +67,21 @@ def command(
 
     if push is not None:
         if to != "hub":
-            raise ConfigError(f"--push goes with --to hub, found --to {to}")
+            raise ConfigError(f"--push goes with --to hub, found --to {to}; choose one of them")
         hub.check_name(push)
     options.require_model(run)
+    is_timed = to in ("onnx", "int8") and not no_latency
     if threads:
         torch.set_num_threads(threads)
     with screen.listening(quiet=quiet) as progress:
+        progress.part(0.0, 0.5 if is_timed else 1.0)
         exported = export_model(run, to, out=out, rows=rows, text=text, progress=progress)
         timing = None
-        if exported.graph is not None and not no_latency and exported.source.encoder.removed:
+        if is_timed and exported.source.encoder.removed:
             from auber.export.measure import time_exported
             from auber.training.timing import Limits
 
+            progress.part(0.5, 1.0)
             timing = time_exported(exported, limits=Limits(), progress=progress)
         pushed = None if push is None else hub.push(exported, push)
     if json:

@@ -250,8 +250,8 @@ class Rows:
             raise TaskError(
                 "--dev goes with --train, found --dev alone; add --train FILE"
                 if self.dev
-                else "name a task with --task, or your own rows with --train FILE --dev FILE "
-                "--text COLUMN --label COLUMN"
+                else "rows are needed, found none; give your own with --train FILE --text COLUMN "
+                "--label COLUMN, or name a task with --task"
             )
         rows = make_task(
             self.train,
@@ -417,9 +417,10 @@ def make_room(out: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"{out}: its folder cannot be made ({error.strerror}); choose another --out"
+            f"{out}: its folder cannot be made ({error.strerror}); choose another file for --out"
         ) from error
     if (place.exists() and not place.is_file()) or not os.access(place.parent, os.W_OK):
         raise ConfigError(
-            f"{out}: must be a file in a folder that can be written to; choose another --out"
+            f"{out}: must be a file in a folder that can be written to; choose another file "
+            "for --out"
         )

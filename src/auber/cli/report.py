@@ -76,7 +76,7 @@ def command(
     Keep:    auber report runs/table2 --save results/studies/table2.json
     """
     if not places:
-        raise ConfigError("a report needs runs, found nothing named; give folders or results files")
+        raise ConfigError("a report needs runs, found none; give folders or results files")
     for place in places:
         if place.is_file() and place.suffix != ".json":
             raise ConfigError(
@@ -142,7 +142,7 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
     if out is None and len(places) == 1 and places[0].is_dir():
         out = places[0] / FOLDER
     if open_page and out is None:
-        raise ConfigError("--open needs a page that is written, found no --out; add --out DIR")
+        raise ConfigError("--open shows the page that --out writes, found no --out; add --out DIR")
     page = make_page(places, list(extras.values()))
     written = [] if out is None else [str(file) for file in write_page(page, out)]
     if as_json:
@@ -185,7 +185,7 @@ def _print_report(report: Report, tables: Iterable[Table]) -> None:
             for flag in row["flags"]
         ]
         for line in (*warnings, *section.notes):
-            print(screen.wrap(f"{section.model}, {section.protocol}: {line}", later="  "))
+            print(screen.wrap(f"{section.name}: {line}", later="  "))
     print(
         f"runs: {report.runs} finished, {len(report.left_out)} without a result; "
         f"fine-tuned starts: {report.starts}"

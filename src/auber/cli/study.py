@@ -314,10 +314,10 @@ def _show_plan(
     if len(pending) > unknown:
         shared = f", {engine.jobs} blocks at a time" if engine.jobs > 1 else ""
         print(
-            f"{len(pending) - unknown} open runs: about {describe_seconds(seconds / engine.jobs)}"
-            f"{shared}, as long as the finished ones of their kind"
+            f"{len(pending) - unknown} runs to do: about {describe_seconds(seconds / engine.jobs)}"
+            f"{shared}, by the finished runs of their kind"
         )
     if unknown:
-        print(f"{unknown} open runs: no estimate until one of their kind has finished")
+        print(f"{unknown} runs to do: no estimate until one of their kind has finished")
     if unreadable:
         print(f"not checked: {unreadable}")

@@ -163,7 +163,7 @@ def _draw_run(status: RunStatus) -> Iterator[RenderableType]:
         yield Text(f"waiting for a run in {folder}", "yellow")
         return
     method = f"  method {run.method}" if run.kind == "prune" else ""
-    facts = f"seed {status.seed}  protocol {status.protocol}  model {run.model}"
+    facts = f"seed {status.seed}  model {run.model}"
     yield Text(f"auber {run.kind}  task {run.task}{method}  {facts}", "bold")
     standing = status.state
     if progress is not None:

@@ -163,8 +163,8 @@ def set_aside(rows: AnyRows, classes: Sequence[Any], share: float) -> tuple[Indi
     chosen = _draw_groups(_connect(range(len(rows)), _texts_to_share(rows)), classes, share)
     if not chosen:
         raise TaskError(
-            f"dev: no row of {len(rows)} can be set aside with a text of its own and another of "
-            "its class; give --dev"
+            f"dev: none of {len(rows)} rows can be set aside to evaluate on: each is alone in its "
+            "class or shares a text with the others; give --dev"
         )
     return _indices(np.setdiff1d(np.arange(len(rows)), chosen)), chosen
 

@@ -169,7 +169,7 @@ def _advise(task_type: TaskType, header: Sequence[str], option: str) -> str:
                 f"they look like rows of kind {other.name}: add --kind {other.name}, "
                 f"or name the column with {option}"
             )
-    return f"name it with {option}, or complete the row"
+    return f"name the column with {option}, or add it to the row"
 
 
 def read_source(source: Source, name: str, columns: Sequence[str]) -> tuple[str, Iterator[Record]]:
@@ -215,13 +215,13 @@ class RowReader:
         counts, needs = _TEXTS.get(compares, _ONE_OR_TWO)
         if len(text) not in counts or len({*text, label}) != len(text) + 1:
             raise TaskError(
-                f"columns: {needs} and another for the label are needed, "
-                f"found text {', '.join(text) or '(none)'} and label {label}"
+                f"columns: {needs} and a different column for the label are needed, found "
+                f"--text {','.join(text) or '(none)'} and --label {label}"
             )
         if labels is not None and len(set(labels)) != len(labels):
             raise TaskError(
-                f"labels: each name may stand once, found {shorten(list(labels), 20)}; "
-                "leave the second out"
+                f"labels: each name must be given once, found {shorten(list(labels), 20)}; "
+                "remove the repeats"
             )
         if labels is not None and compares in _NO_NAMES:
             raise TaskError(f"labels: {_NO_NAMES[compares]}; leave labels out")

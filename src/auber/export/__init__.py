@@ -81,7 +81,7 @@ def export_model(
     source, progress = read_source(run), progress or Progress()
     own_rows = None if rows is None else read_rows(source, Path(rows), text)
     target = importlib.import_module(f"auber.export.{to}")
-    progress.plan(2)
+    progress.plan([1.0, 1.0])
     with replacing(place) as folder:
         progress.begin(f"writing {to}", 0)
         target.write(source, folder)

@@ -59,7 +59,7 @@ def measure_speed(
     progress, started = progress or Progress(), time.perf_counter()
     runtimes, left_out = choose_runtimes(request)
     subjects = read_subjects(request.runs, request.model, request.only)
-    progress.plan(len(subjects) * len(runtimes) * (1 + len(request.batches)))
+    progress.plan([1.0] * len(subjects) * len(runtimes) * (1 + len(request.batches)))
     runs = tuple(
         _measure_run(subject, runtimes, request, progress, left_out) for subject in subjects
     )
@@ -87,6 +87,7 @@ def time_exported(exported: Exported, *, limits: Limits, progress: Progress) -> 
     length = min(USUAL_LENGTH, source.encoder.num_positions)
     batch = random_rows(source.encoder, source.inputs, rows=1, length=length)
     with tempfile.TemporaryDirectory(prefix="auber-speed-") as folder:
+        progress.plan([1.0, 1.0])
         progress.begin("writing unpruned graph", 0)
         unpruned = Path(folder) / "unpruned.onnx"
         write_graph(restore_units(source.model, source.encoder.removed), unpruned, source.inputs)

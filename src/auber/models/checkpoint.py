@@ -115,7 +115,9 @@ def save(
 def require_free(folder: Path) -> None:
     """Raise `CheckpointError` unless a path is new or an empty folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CheckpointError(f"{folder}: must be a new or an empty folder; choose another --out")
+        raise CheckpointError(
+            f"{folder}: must be a new or an empty folder; choose another folder for --out"
+        )
 
 
 @contextmanager

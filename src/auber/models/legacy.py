@@ -38,7 +38,9 @@ def import_model(folder: str | Path, out: str | Path) -> Imported:
     data = read_config_json(folder)
     if not data.get(LEGACY_REMOVED_HEADS):
         if data.get(REMOVED_HEADS):
-            raise CheckpointError(f"{folder}: is saved by auber already; load it as it is")
+            raise CheckpointError(
+                f"{folder}: was saved by auber and needs no import; load it as it is"
+            )
         raise CheckpointError(
             f"{folder}: its config.json must record {LEGACY_REMOVED_HEADS}, as transformers 4 "
             "does, found none; a model with all its heads needs no import"

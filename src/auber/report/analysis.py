@@ -80,6 +80,7 @@ class Section:
 
     model: str
     protocol: str
+    name: str  # the model, and the protocol if it matters
     presets: Sequence[str] = ()  # of the studies
     blocks: int = 0  # that studies ask for, each a task and a seed
     missing: Sequence[str] = ()  # a line for each block that lacks runs
@@ -91,11 +92,6 @@ class Section:
     learned: Sequence[Row] = ()
     gaps: Sequence[Row] = ()
     notes: Sequence[str] = ()
-
-    @property
-    def name(self) -> str:
-        """Model and protocol."""
-        return f"{self.model}, protocol {self.protocol}"
 
     @property
     def rows(self) -> list[Row]:
@@ -135,6 +131,7 @@ def analyse(source: RunSet) -> Report:
             Section(
                 model,
                 protocol,
+                _name_section(model, protocol, records, [*{*runs, *wanted}]),
                 sorted({study.preset for study in studies if protocol in study.protocols}),
                 len({(task, seed) for _, _, task, _, seed, _ in keys}),
                 find_missing(keys, {record.key for record in records}),
@@ -143,6 +140,17 @@ def analyse(source: RunSet) -> Report:
         )
     starts = len(source.records) - len(source.runs)
     return Report(_task_rows(source.runs), sections, len(source.runs), starts, source.left_out)
+
+
+def _name_section(
+    model: str, protocol: str, records: Sequence[RunRecord], places: Sequence[tuple[str, str]]
+) -> str:
+    """Return the model, and the protocol where it matters or distinguishes sections."""
+    is_alone = sum(place[0] == model for place in places) == 1
+    is_searched = not records or any(run.rewards_asked for run in records)
+    if is_alone and not is_searched and protocol != "heldout":
+        return model
+    return f"{model}, protocol {protocol}"
 
 
 def _compare_methods(records: Iterable[RunRecord], protocol: str) -> dict[str, Any]:
@@ -388,7 +396,7 @@ def _find_notes(runs: pd.DataFrame, protocol: str) -> Iterable[str]:
         starts = of_task[searches].groupby("seed")["start"].nunique()
         if (starts > 1).any():
             yield (
-                f"Careful: the methods of {task}, seed "
+                f"Warning: the methods of {task}, seed "
                 f"{', '.join(map(str, starts.index[starts > 1]))}, did not start from the same "
                 "fine-tuned weights."
             )
@@ -417,4 +425,4 @@ def _differing_settings(
         if len({repr(config.get(key, defaults.get(key))) for config in runs["config"]}) > 1
     ]
     if differing:
-        yield f"Careful: {which} differ in {', '.join(differing)}."
+        yield f"Warning: {which} differ in {', '.join(differing)}."

@@ -112,12 +112,12 @@ def _judge(run: Run, *, alone: bool) -> Iterator[str]:
         yield f"{agreement[0].upper()}{agreement[1:]}."
     yield f"Train {record.measure} is {100 * record.train:.1f}, {gap:+.1f} points against dev."
     if record.one_class:
-        yield "Careful: the model gives every dev row the same answer, so its score means nothing."
+        yield "Warning: the model gives every dev row the same answer, so its score means nothing."
     elif record.equals_majority:
-        yield "Careful: the score is exactly that of always giving the most frequent class."
+        yield "Warning: the score is exactly that of always giving the most frequent class."
     elif record.metric == "accuracy" and record.above_constant < 0:
         share = 100 * (record.majority or 0)
-        yield f"Careful: always giving the most frequent class scores {share:.2f}."
+        yield f"Warning: always giving the most frequent class scores {share:.2f}."
     if alone:
         yield f"One run proves nothing. {_MORE_RUNS}"
     below = [layer.index for layer in run.layers if layer.is_worse]
@@ -258,7 +258,7 @@ def _circumstances(section: Section) -> Iterator[str]:
     ]
     if collapsed:
         yield (
-            f"Careful: a model with a constant answer has learned nothing: {'; '.join(collapsed)}."
+            f"Warning: a model with a constant answer has learned nothing: {'; '.join(collapsed)}."
         )
     own, control = own_seconds(section, subject), own_seconds(section, CONTROL)
     if own is not None and control is not None:

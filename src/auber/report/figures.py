@@ -231,7 +231,7 @@ def find_sizes(cells: RunsByTask, *, pooled: bool) -> tuple[dict[str, dict[str, 
 
 
 def draw_sizes(panels: Mapping[str, Mapping[str, Sequence[Point]]], axis: str) -> Figure:
-    """Draw scores against sizes: a line for each name, or a dot if it has one size.
+    """Draw scores against sizes: a line with its band for each name, or a dot if it has one size.
 
     The score of the unpruned model is a dashed line across.
     """
@@ -239,7 +239,7 @@ def draw_sizes(panels: Mapping[str, Mapping[str, Sequence[Point]]], axis: str) -
     colours = dict(zip(names, itertools.cycle(COLOURS), strict=False))
     with style():
         alone = len(panels) == 1
-        width, height = (2.9, 2.2) if alone else (2.5, 2.0)
+        width, height = (2.9, 2.2) if alone else (2.1, 1.9)
         figure, every = make_figure(len(panels), width, height, most=2, room=(0.3, 0.3))
         for axes, (title, of) in zip(every, panels.items(), strict=True):
             axes.set_title(title, loc="left")
@@ -255,12 +255,22 @@ def draw_sizes(panels: Mapping[str, Mapping[str, Sequence[Point]]], axis: str) -
                 colour, sizes = colours[name], [point.size + shift for point in points]
                 scores = [point.score for point in points]
                 axes.plot(sizes, scores, "o-", markersize=4, color=colour, label=name)
-                for x, (_, _, low, high) in zip(sizes, points, strict=True):
-                    if low is not None and high is not None:
-                        axes.plot((x, x), (low, high), color=colour, linewidth=1, alpha=0.6)
+                known = [
+                    (x, point.low, point.high)
+                    for x, point in zip(sizes, points, strict=True)
+                    if point.low is not None and point.high is not None
+                ]
+                if len(known) > 1:
+                    places, lows, highs = zip(*known, strict=True)
+                    axes.fill_between(places, lows, highs, color=colour, alpha=0.15, lw=0)
+                for x, *interval in known if len(known) == 1 else ():
+                    axes.plot((x, x), interval, color=colour, linewidth=1, alpha=0.6)
             points = [point for line in of.values() for point in line]
             intervals = [(point.low, point.high) for point in points]
-            axes.set_ylim(*_limits([point.score for point in points], intervals))
+            if points:
+                axes.set_ylim(*_limits([point.score for point in points], intervals))
+            else:
+                axes.set_yticks(())
             axes.set_xlim(0, 108)
         add_legend(figure, *every)
     return figure
@@ -269,7 +279,7 @@ def draw_sizes(panels: Mapping[str, Mapping[str, Sequence[Point]]], axis: str) -
 def draw_searches(panels: Mapping[str, Sequence[Layer]]) -> Figure:
     """Draw the searches of layers by title; several of a panel have a strong mean."""
     with style():
-        figure, every = make_figure(len(panels), 1.4, 0.95, share=True)
+        figure, every = make_figure(len(panels), 1.3, 0.95, most=3, share=True)
         for axes, (title, layers) in zip(every, panels.items(), strict=True):
             axes.set_title(title, loc="left")
             alone = len(layers) == 1
@@ -336,8 +346,8 @@ def _make_panels(
     A name has the same place in all panels. The end of a long name is shown.
     """
     names = list(dict.fromkeys(name for of_panel in panels.values() for name in of_panel))
-    width, height = 2.4 if len(panels) == 1 else 1.6, 0.22 * len(names) + 0.5
-    figure, every = make_figure(len(panels), width, height, room=(1.2, 0.3), share="y")
+    width, height = 2.4 if len(panels) == 1 else 1.5, 0.22 * len(names) + 0.5
+    figure, every = make_figure(len(panels), width, height, most=2, room=(1.2, 0.3), share="y")
     short = [name if len(name) <= 20 else f"…{name[-19:]}" for name in names]
     every[0].set(yticks=range(len(names)), yticklabels=short, ylim=(len(names) - 0.5, -0.5))
     for axes, title in zip(every, panels, strict=True):

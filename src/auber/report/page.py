@@ -20,6 +20,7 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from auber.data.user_rows import OWN
 from auber.errors import RunError
 from auber.report import figures, run_tables
 from auber.report.analysis import Report, Section, analyse
@@ -114,7 +115,9 @@ def make_page(places: Sequence[str | Path], extras: Sequence[ResultsFile] = ()) 
 def make_run_page(runs: Sequence[Run], speed: Sequence[Grid] = ()) -> Page:
     """Return the page of some runs side by side."""
     names = [dict.fromkeys(each) for each in zip(*(run.record.key for run in runs), strict=True)]
-    models, protocols, tasks, _, seeds, _ = (", ".join(map(str, each)) for each in names)
+    models, protocols, tasks, _, seeds, _ = (
+        ", ".join("own rows" if name == OWN else str(name) for name in each) for each in names
+    )
     # The protocol is about the rewards of searches.
     protocol = f"protocol {protocols}; " if any(run.record.rewards_asked for run in runs) else ""
     subtitle = f"{models}; {tasks}; {protocol}seed {seeds}"
@@ -159,7 +162,7 @@ def _make_study_page(places: Sequence[str | Path], speed: Sequence[Grid]) -> Pag
         shown = {table.name: table.grids().get(place) for table in tables}
         grids = {name: [grid.filled._replace(notes=())] for name, grid in shown.items() if grid}
         notes = dict.fromkeys(note for grid in shown.values() if grid for note in grid.notes)
-        ends = ("", "") if len(report.sections) == 1 else (f"-{number}", f": {', '.join(place)}")
+        ends = ("", "") if len(report.sections) == 1 else (f"-{number}", f": {section.name}")
         drawings = _draw_section(cells, section, ends[0])
         parts.append(
             PageSection(drawings, map_heads(cells), search_start(own), grids, [*notes], *ends)

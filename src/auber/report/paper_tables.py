@@ -165,7 +165,8 @@ def _make_table(
     parts = {}
     for each in report.sections:
         missing = (f"Missing so far: {'; '.join(each.missing)}.",) if each.missing else ()
-        parts[each.model, each.protocol] = SectionNotes(each.label, (*missing, *each.notes))
+        notes = (*missing, *each.notes)
+        parts[each.model, each.protocol] = SectionNotes(each.name, each.label, notes)
     frame = pd.DataFrame(data, columns=titles, dtype=object)
     return Table(name, title, frame, parts=parts, **options)
 
@@ -184,7 +185,7 @@ def _compare_methods(
     def judged(section: Section) -> Iterable[Row]:
         for row in rows(section):
             score, removed = published(row["task"], row["method"])
-            words = {against: row["verdict"], "careful": "; ".join(row["flags"])}
+            words = {against: row["verdict"], "warnings": "; ".join(row["flags"])}
             yield {**row, **words, "published P": removed, "published dev": score}
 
     return _make_table(
@@ -192,7 +193,7 @@ def _compare_methods(
         name,
         title,
         judged,
-        (*_METHODS, against, "careful", "published P", "published dev"),
+        (*_METHODS, against, "warnings", "published P", "published dev"),
         notes=(_SCORES, RULE, _PUBLISHED),
         hidden=(*_PAGE, *_DATA),
         brief=_BRIEF,

@@ -74,7 +74,7 @@ class Saved:
 def read_place(place: str | Path) -> RunSet:
     """Return the runs of a folder or a results file."""
     if not Path(place).exists():
-        raise RunError(f"{place}: no such folder or results file; give what holds runs")
+        raise RunError(f"{place}: no such folder or results file; name what holds runs")
     if Path(place).is_dir():
         return read_folder(place)
     return replace(runs_of(read_results_file(place)), name=str(place))

@@ -46,8 +46,9 @@ SectionKey = tuple[str, str]  # model and protocol
 
 
 class SectionNotes(NamedTuple):
-    """The label and the notes of one model and protocol in a table."""
+    """The name, the label and the notes of one model and protocol in a table."""
 
+    name: str
     label: str | None = None  # that runs are missing
     notes: tuple[str, ...] = ()
 
@@ -117,9 +118,9 @@ class Table:
             return {None: Grid(self.title, show(self.data))}
         found: dict[SectionKey | None, Grid] = {}
         for place, data in self.data.groupby(_PLACE, sort=False):
-            part = self.parts.get(place, SectionNotes())
+            part = self.parts[place]
             label = f" ({part.label})" if part.label else ""
-            title = f"{self.title}; {place[0]}, protocol {place[1]}{label}"
+            title = f"{self.title}; {part.name}{label}"
             found[place] = Grid(title, show(data), part.notes)
         return found
 

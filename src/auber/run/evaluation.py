@@ -85,6 +85,6 @@ def _evaluate(
         raise ModelError(
             f"evaluating: the loss on {split} must be a finite number, found {scores.loss}: "
             "the model's weights are finite but too large to compute with; give lower learning "
-            "rates, and as that is another run, another --out"
+            "rates, and as that is another run, another folder for --out"
         )
     return scores, logits

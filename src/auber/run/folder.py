@@ -263,13 +263,13 @@ class Run:
                 if is_run(self.folder):
                     raise RunError(
                         f"{self.folder}: another process has just begun a run in it; choose "
-                        "another --out"
+                        "another folder for --out"
                     )
                 write_text(self.folder / "config.toml", config.to_toml())
                 self._write_identity(identity)
             except OSError as error:
                 raise RunError(
-                    f"{self.folder}: cannot be created ({error}); choose another --out"
+                    f"{self.folder}: cannot be created ({error}); choose another folder for --out"
                 ) from error
 
     def _write_identity(self, identity: RunIdentity) -> None:
@@ -358,5 +358,5 @@ class Run:
         stages = self.folder / "stages"
         has_lost_first = self._stages["first"].weights and not (stages / "first").is_dir()
         if stage == "first" or has_lost_first:
-            return "put a copy of it back, or start anew with another --out"
+            return "put a copy of it back, or start anew with another folder for --out"
         return describe_going_back(stages)

@@ -110,8 +110,7 @@ class Pipeline:
         self.strategy = strategy = declare_strategy(steps)
         evaluation = Effort(request, steps.splits, steps.encoder).evaluation()
         efforts = [effort for stage in strategy.stages for effort in stage.efforts]
-        self.progress.plan(len(efforts) + 1)
-        self.progress.weigh([*efforts, evaluation])
+        self.progress.plan([*efforts, evaluation])
         self._announce(strategy.stages)
         with steps.scoring():
             for stage in strategy.decide:

@@ -103,7 +103,7 @@ def choose_recipe(
     if has_trials and not resume:
         raise RunError(
             f"{folder}: holds the trials of --tune; add --resume to continue, or choose another "
-            "--out"
+            "folder for --out"
         )
     if is_run(folder) and not has_trials:
         raise RunError(f"{folder}: its run was begun without --tune; leave --tune out")
@@ -114,9 +114,10 @@ def choose_recipe(
         with held(folder):
             trials.open()
             halve(trials.record.rates, trials.record.epochs, trials.run)
+            trials.progress.part(trials.share, 1.0)
     except OSError as error:
         raise RunError(
-            f"{folder}: cannot be written ({error.strerror}); choose another --out"
+            f"{folder}: cannot be written ({error.strerror}); choose another folder for --out"
         ) from error
     if trials.record.best.score is None:
         raise ConfigError("--tune: every trial diverged; give smaller --rates")
@@ -146,8 +147,9 @@ class _Trials:
         path: Path,
         progress: Progress,
     ) -> None:
-        self._source, self._task, self._config, self._progress = model, task, config, progress
-        self._path = path
+        self._source, self._task, self._config = model, task, config
+        self._path, self.progress = path, progress
+        self.share = 0.0  # of all work, with the run that follows
         self._hardware = resolve_hardware(config)
         loaded = self._load()
         if loaded.is_trained:
@@ -191,14 +193,19 @@ class _Trials:
             if changed:
                 raise RunError(
                     f"{self._path}: holds trials of another choice: {', '.join(changed)}; use what "
-                    "it had or another --out"
+                    "it had or another folder for --out"
                 )
             self.record = earlier
         write_json(self._path, self.record.to_json())
-        size, total = len(self.record.rates), 0
-        for _ in self.record.epochs:
-            total, size = total + size, -(-size // 2)
-        self._progress.plan(total - len(self.record.trials))
+        size, work = len(self.record.rates), list[float]()
+        for epochs in self.record.epochs:
+            work += [float(epochs)] * size
+            size = -(-size // 2)
+        work = work[len(self.record.trials) :]
+        # The run that follows tunes on all rows, for the most epochs at worst.
+        self.share = sum(work) / (sum(work) + max(self.record.epochs) / (1 - HELD_OUT))
+        self.progress.part(0.0, self.share)
+        self.progress.plan(work)
 
     def run(self, rate: float, epochs: int) -> Trial:
         """Return a trial, from the file if it is there."""
@@ -220,7 +227,7 @@ class _Trials:
             self._task.metric,
             seed=self._config.seed,
             hardware=self._hardware,
-            progress=self._progress,
+            progress=self.progress,
         )
 
     def _load(self) -> checkpoint.Classifier:

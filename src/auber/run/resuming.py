@@ -44,21 +44,24 @@ def check_place(folder: Path, *, resume: bool) -> None:
     except UnicodeEncodeError as error:
         raise RunError(
             f"{folder}: must have a name in UTF-8, without which no tokenizer can be written "
-            "there; choose another --out"
+            "there; choose another folder for --out"
         ) from error
     except OSError as error:  # such as a name that is too long
         raise RunError(
-            f"{folder}: cannot be a run's folder ({error.strerror}); choose another --out"
+            f"{folder}: cannot be a run's folder ({error.strerror}); choose another folder "
+            "for --out"
         ) from error
     if is_there:
         if not resume:
             state = "a finished" if (folder / RESULT).is_file() else "an unfinished"
             raise RunError(
-                f"{folder}: holds {state} run; add --resume to go on with it, or choose another "
-                "--out"
+                f"{folder}: holds {state} run; add --resume to continue it, or choose another "
+                "folder for --out"
             )
     elif folder.exists() and not (folder.is_dir() and _is_unused(folder)):
-        raise RunError(f"{folder}: must be a new or an empty folder; choose another --out")
+        raise RunError(
+            f"{folder}: must be a new or an empty folder; choose another folder for --out"
+        )
 
 
 def check_resumable(
@@ -117,7 +120,8 @@ def _check_same_run(
     remedies = [_REMEDIES[key](was.get(key)) for key in changed if key in _REMEDIES]
     hint = f" ({', '.join(remedies)})" if remedies else ""
     raise RunError(
-        f"{folder}: is another run: {words}; use the same settings{hint} or another --out"
+        f"{folder}: holds another run: {words}; use the same settings{hint} or another folder "
+        "for --out"
     )
 
 

@@ -75,5 +75,5 @@ class MeteredScorer:
                     f"layer {self._scorer.layer}: the score with heads {list(removed)} removed "
                     f"must be a finite number, found {score}: the model's weights are finite but "
                     "too large to compute with; give lower learning rates, and as that is another "
-                    "run, another --out"
+                    "run, another folder for --out"
                 )

@@ -183,7 +183,7 @@ class Steps:
                 f"first tuning: {describe_failure(found, request.task.metric)}, so nothing shows "
                 "what it can do without; give another first.learning_rate, more first.epochs or "
                 "another --model, or set first.require_learned=false, and as that is another run, "
-                "another --out"
+                "another folder for --out"
             )
 
     def tune_after(self, layer: int) -> dict[str, Any]:
@@ -297,8 +297,8 @@ class Steps:
         plan, gain = best_plan(wanted, sizes)
         if plan.num_heads != wanted:
             self.progress.say(
-                f"search.heads asks for {wanted} heads, and the nearest sum of the scored masks is "
-                f"{plan.num_heads}; raise agent.episodes to score more"
+                f"{plan.num_heads} heads are removed, the nearest number to {wanted} that the "
+                "scored masks allow; raise agent.episodes to score more"
             )
         remove(self.model, plan)
         return {"plan": plan.to_json(), "gain": gain}

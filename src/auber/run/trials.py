@@ -51,12 +51,10 @@ class RateChoice(NamedTuple):
     def describe(self) -> str:
         """Return the choice in one line."""
         tried = ", ".join(f"{trial.learning_rate:g}" for trial in self.trials)
-        (chosen,) = (trial for trial in self.trials if trial.learning_rate == self.rate)
         seconds = sum(trial.seconds for trial in self.trials)
         return (
-            f"learning rate {self.rate:g}, chosen from {tried} in {seconds:.0f} s: it explains "
-            f"{100 * (chosen.score or 0.0):.0f} % of {self.rows} held-out rows of train after "
-            f"{EPOCHS} epochs (first.learning_rate)"
+            f"learning rate {self.rate:g}, chosen from {tried} in {seconds:.0f} s: each was tried "
+            f"for {EPOCHS} epochs and scored on {self.rows} held-out rows of train"
         )
 
 
@@ -125,7 +123,7 @@ def try_tuning(
             settings,
             seed=seeds.derive(seed, "tuning/first"),
             hardware=hardware,
-            stage=f"rate {rate:g}, {epochs} epoch{'s' if epochs > 1 else ''}",
+            stage=f"trying learning rate {rate:g}, {epochs} epoch{'s' if epochs > 1 else ''}",
             progress=progress,
         )
         found = evaluate_rows(model, scored, metric)

@@ -63,7 +63,6 @@ class LayerChoice:
 
     removed: Mask
     rewards_asked: int
-    rewards_computed: int
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON, for the record
 
 
@@ -105,7 +104,7 @@ class ScoredMasks:
             "best": list(mask),
             "best_score": self.scores[mask],
         }
-        return LayerChoice(mask, len(self), len(self), known | details)
+        return LayerChoice(mask, len(self), known | details)
 
 
 def score_curve(scores: Iterable[float]) -> list[tuple[int, float]]:

@@ -151,10 +151,9 @@ def _find_problem(search: LayerSearch, choice: object) -> str | None:
         )
     if removed and len(removed) == len(search.heads):
         return f"one of the heads {list(search.heads)} must stay, found all removed"
-    for field in ("rewards_asked", "rewards_computed"):
-        count = getattr(choice, field)
-        if type(count) is not int or count < 0:
-            return f"{field} must be a whole number from 0, found {show_value(count)}"
+    asked: Any = choice.rewards_asked
+    if type(asked) is not int or asked < 0:
+        return f"rewards_asked must be a whole number from 0, found {show_value(asked)}"
     unknown = [key for key in choice.details if key not in _DETAILS]
     if unknown:
         return f"details may have {', '.join(_DETAILS)}, found {show_value(unknown[0])}"

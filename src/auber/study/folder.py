@@ -117,14 +117,14 @@ class StudyFolder:
             if self.path.exists() and not is_free:
                 raise RunError(
                     f"{self.path}: must be a study's folder, an empty or a new one; "
-                    "choose another --out"
+                    "choose another folder for --out"
                 )
             return
         changed = study_differences(recorded, study)
         if changed:
             raise RunError(
                 f"{self.path}: holds another study: {', '.join(changed)}; "
-                "restore that or choose another --out"
+                "restore that or choose another folder for --out"
             )
         if REFERENCE in recorded.methods or REFERENCE not in study.methods:
             return
@@ -138,7 +138,7 @@ class StudyFolder:
             more = f" and {len(alone) - 1} more" if len(alone) > 1 else ""
             raise RunError(
                 f"{alone[0]}{more}: done without '{REFERENCE}', but its fine-tuning must be the "
-                "same; delete its folder to repeat it, or choose another --out to add "
+                "same; delete its folder to repeat it, or choose another folder for --out to add "
                 f"'{REFERENCE}'"
             )
 
@@ -160,7 +160,8 @@ class StudyFolder:
                 write_text(self.path / RECORD, _join_text(self.recorded(), study))
         except OSError as error:
             raise RunError(
-                f"{self.path}: cannot be written ({error.strerror}); choose another --out"
+                f"{self.path}: cannot be written ({error.strerror}); choose another folder "
+                "for --out"
             ) from error
 
     def block_path(self, block: Block) -> Path:

@@ -168,7 +168,9 @@ class FolderLock:
 
     def _held(self, holder: Holder | None) -> HeldError:
         reason = f"in use by {holder or 'another process'}"
-        return HeldError(self._folder, reason, "; wait for it or stop it, or choose another --out")
+        return HeldError(
+            self._folder, reason, "; wait for it or stop it, or choose another folder for --out"
+        )
 
 
 @contextmanager

@@ -25,7 +25,9 @@ class Progress:
 
     def __init__(self, *listeners: object, timer: Callable[[], float] = time.monotonic) -> None:
         self._listeners, self._timer = listeners, timer
-        self._work: list[float] = []  # of each stage, 0 if it was skipped
+        self._work: list[float] = []  # of each stage as a share of all, 0 if it was skipped
+        self._part = 0.0, 1.0  # of the whole, which the next plan fills
+        self._before = self._after = 0.0  # the other parts
         self._first: tuple[float, float] | None = None  # time and work done at the first step
         self.finished = 0  # stages, with those that were skipped
         self.stage: str | None = None
@@ -40,8 +42,8 @@ class Progress:
     @property
     def share(self) -> float | None:
         """The fraction of all work that is done, None if no work is planned."""
-        whole = sum(self._work)
-        return min(1.0, self._work_done / whole) if whole else None
+        whole = self._before + sum(self._work) + self._after
+        return min(1.0, self._work_done / whole) if self._work and whole else None
 
     @property
     def seconds_left(self) -> float | None:
@@ -54,30 +56,42 @@ class Progress:
         seconds, gained = self._timer() - self._first[0], self._work_done - self._first[1]
         if seconds < _MEASURED or gained <= 0:
             return None
-        return seconds / gained * max(0.0, sum(self._work) - self._work_done)
+        whole = self._before + sum(self._work) + self._after
+        return seconds / gained * max(0.0, whole - self._work_done)
 
     @property
     def _work_done(self) -> float:
-        done = sum(self._work[: self.finished])
+        done = self._before + sum(self._work[: self.finished])
         if self.total:
             done += self.done / self.total * sum(self._work[self.finished : self.finished + 1])
         return done
 
-    def plan(self, stages: int) -> None:
-        """Announce the number of stages."""
-        self._work, self.finished, self._first = [1.0] * stages, 0, None
-        self._notify("plan", stages)
+    def part(self, begin: float, end: float) -> None:
+        """Let the next plan fill this part of the whole, such as one run of several: 0.2, 0.5."""
+        self._part = begin, end
+        self._notify("part", begin, end)
 
-    def weigh(self, work: Sequence[float]) -> None:
-        """Announce the relative work of each planned stage."""
-        self._work, self.finished, self._first = list(work), 0, None
-        self._notify("weigh", work)
+    def plan(self, work: Sequence[float]) -> None:
+        """Announce the stages by their relative work."""
+        self._work, self.finished = list(work), 0
+        self._fill_part()
+        if self._before == 0:
+            self._first = None
+        self._notify("plan", work)
+
+    def _fill_part(self) -> None:
+        self._before, end = self._part
+        self._after = 1.0 - end
+        scale = (end - self._before) / (sum(self._work) or 1.0)
+        self._work = [scale * each for each in self._work]
 
     def skip(self, stages: int) -> None:
         """Count this many of the stages that would come next as finished without work."""
         for index in range(self.finished, min(self.finished + stages, self.planned)):
             self._work[index] = 0.0
         self.finished += stages
+        if not any(self._work[: self.finished]):
+            self._fill_part()
         self._notify("skip", stages)
 
     def begin(self, stage: str, total: int) -> None:

@@ -135,7 +135,7 @@ class Monitor:
             raise DivergedError(
                 f"{self.stage}: the loss must be a finite number, found {loss} at step 1 of "
                 f"{self._total}, before any weight had moved: the model or the device computes it "
-                "so; try --set precision=float32 or --set device=cpu with another --out",
+                "so; try --set precision=float32 or --set device=cpu with another folder for --out",
                 1,
             )
         return losses[-1]
@@ -153,7 +153,7 @@ class Monitor:
         return DivergedError(
             f"{self.stage}: {rule}, found {found} step {step} of {self._total} with learning rate "
             f"{self._settings.learning_rate:g}; nothing of this stage is kept: give a lower "
-            f"{section}.learning_rate, and as that is another run, another --out",
+            f"{section}.learning_rate, and as that is another run, another folder for --out",
             step,
         )
 

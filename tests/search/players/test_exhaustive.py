@@ -23,13 +23,7 @@ def test_the_optimum_is_found(seed, steps, num_heads):
     assert choice.removed == best  # among equals: fewest heads, then the first
     assert choice.details["best_score"] == score
     assert choice.details["given_score"] == toy.score(())
-    assert (
-        choice.rewards_asked
-        == choice.rewards_computed
-        == 2**num_heads - 1
-        == len(set(toy.asked))
-        == len(toy.asked)
-    )
+    assert choice.rewards_asked == 2**num_heads - 1 == len(set(toy.asked)) == len(toy.asked)
 
 
 @pytest.mark.parametrize("pay", [0.0, 0.3, 2.0])

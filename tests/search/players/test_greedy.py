@@ -32,7 +32,7 @@ def test_against_a_walk(seed, steps):
     assert (choice.removed, choice.details["path"]) == slow_climb(toy.layer)
     assert choice.details["given_score"] == toy.score(())
     assert choice.details["best_score"] == toy.score(choice.removed)
-    assert choice.rewards_asked == choice.rewards_computed == len(toy.asked) == len(set(toy.asked))
+    assert choice.rewards_asked == len(toy.asked) == len(set(toy.asked))
     best, points = -1.0, []
     for count, mask in enumerate(toy.asked, 1):
         if toy.score(mask) > best:
@@ -114,4 +114,4 @@ def test_where_the_number_of_heads_is_given_masks_of_every_size_are_scored(seed,
     assert (choice.removed, choice.details["path"]) == (alone.removed, alone.details["path"])
     assert toy.asked[: len(plain.asked)] == plain.asked
     assert {len(mask) for mask in toy.asked} == set(range(7))
-    assert choice.rewards_asked == choice.rewards_computed == len(toy.asked) == len(set(toy.asked))
+    assert choice.rewards_asked == len(toy.asked) == len(set(toy.asked))

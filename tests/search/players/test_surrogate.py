@@ -28,7 +28,7 @@ def test_the_optimum_is_found_with_a_tenth_of_the_masks(seed):
     config = small_config(surrogate__rewards=400, seed=seed)
     choice = choose_layer(toy.search(config))
     assert choice.details["best_score"] == pytest.approx(toy.layer.optimum()[1])
-    assert choice.rewards_computed == len(toy.asked) == len(set(toy.asked)) == 400
+    assert choice.rewards_asked == len(toy.asked) == len(set(toy.asked)) == 400
 
 
 def test_the_same_seed_and_layer_ask_for_the_same_masks():

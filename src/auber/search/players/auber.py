@@ -55,7 +55,6 @@ def choose_layer(search: LayerSearch) -> LayerChoice:
     return LayerChoice(
         removed=name_heads(outcome.removed),
         rewards_asked=outcome.rewards_asked,
-        rewards_computed=outcome.rewards_computed,
         details={
             "state": [float(value) for value in state],
             "given_score": outcome.prior_score,

@@ -1,4 +1,4 @@
-"""The page of kept results, docs/results.md: the answer first, then the main tables.
+"""The generated part of docs/paper.md: the paper's question, then its Tables 2 and 3.
 
 It is made from results files alone, the same bytes each time.
 """
@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
-from urllib.parse import quote
 
 import pandas as pd
 
@@ -25,16 +24,13 @@ from auber.report.results_file import KIND, ResultsFile, read_results_file, runs
 from auber.report.run_tables import SPEED
 from auber.report.runs import RunSet, pool_runs
 from auber.report.tables import Table, escape_markdown, markdown_lines, to_markdown
-from auber.system.files import write_text
 from auber.system.records import parse
 
-_TITLE = "# Results\n"
 _MADE = """\
-mpnet-base is sentence-transformers/all-mpnet-base-v2, minilm-l6 is all-MiniLM-L6-v2. This page is
-generated from the files below `results/`, which list every run with its scores, plan, settings,
+mpnet-base is sentence-transformers/all-mpnet-base-v2, minilm-l6 is all-MiniLM-L6-v2. The tables are
+made from the files below `results/`, which list every run with its scores, plan, settings,
 command and commit; `auber report FILE.json... --out DIR` makes all tables from them.
 """
-_EMPTY = "No results are kept yet.\n"
 _LEGEND = (
     "Dev score in points (100 times the metric), mean ± sample deviation over the seeds; P: mean "
     f"number of removed heads; then the mean difference to {CONTROL} (Table 3: to "
@@ -43,28 +39,15 @@ _LEGEND = (
 )
 
 
-def write_page(page: str | Path, files: Sequence[str | Path]) -> None:
-    """Write the page, with copies of the figures that lie beside the files."""
-    text = render_page(files)
-    try:
-        for file in map(read_results_file, files):
-            if file.figure is not None:
-                figure = file.figure.read_text(encoding="utf-8")
-                write_text(Path(page).parent / file.figure.name, figure)
-        write_text(Path(page), text, follow=True)
-    except OSError as error:
-        raise RunError(f"{page}: cannot be written ({error}); choose another place") from error
-
-
 def render_page(files: Sequence[str | Path]) -> str:
-    """Return the page as Markdown."""
+    """Return the generated part as Markdown."""
     found = sorted(map(read_results_file, files), key=lambda file: file.name)
     for file in found:
         if file.kind not in (KIND, SPEED):
             known = unknown_name("kind of results", file.kind, (KIND, SPEED))
             raise RunError(f"{file.name}: {known}")
     runs, speeds = ([file for file in found if file.kind == kind] for kind in (KIND, SPEED))
-    parts = [_TITLE] if found else [_TITLE, _EMPTY]
+    parts: list[str] = []
     sources = [runs_of(file) for file in runs]
     if sources:
         parts += _of_runs(sources, [run for file in speeds for run in _read_speed(file).runs])
@@ -264,15 +247,11 @@ def _speed(file: ResultsFile) -> str:
         data = pd.DataFrame(rows, dtype=object)
         notes = () if number else tuple(describe(speed).splitlines())
         text += to_markdown(Table(SPEED, title, data, notes=notes), level=3) + "\n"
-    return f"{text}{_figure(file, 'Speed')}Made by:\n\n    {speed.command}\n"
+    return f"{text}Made by:\n\n    {speed.command}\n"
 
 
 def _read_speed(file: ResultsFile) -> Speed:
     return parse(Speed, dict(file.content), file.name, "measure it again")
-
-
-def _figure(file: ResultsFile, alt: str) -> str:
-    return "" if file.figure is None else f"![{alt}]({quote(file.figure.name)})\n"
 
 
 def _origins(sources: Sequence[RunSet]) -> str:

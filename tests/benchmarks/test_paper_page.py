@@ -1,11 +1,11 @@
-"""The page of results is made from the kept files alone."""
+"""The page of the paper's tables is made from the kept files alone."""
 
 from __future__ import annotations
 
 import pytest
 
 from auber.report.results_file import save_results
-from benchmarks.results_page import render_page
+from benchmarks.paper_page import render_page
 from tests.report.results import write_plan, write_study
 
 BETTER, WORSE, SAME = (83.0, 84.1, 84.9), (77.0, 78.1, 78.9), (79.0, 82.0, 82.0)
