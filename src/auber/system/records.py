@@ -58,12 +58,14 @@ class Record(BaseModel):
 R = TypeVar("R", bound=BaseModel)
 
 
-def parse(cls: type[R], data: Any, where: str, remedy: str) -> R:
-    """Return the record that JSON data describes, or raise `RunError` with all problems at once."""
+def parse(
+    cls: type[R], data: Any, where: str, remedy: str, *, error: type[AuberError] = RunError
+) -> R:
+    """Return the record that JSON data describes, or raise an `error` with all problems at once."""
     record, problems = validate(cls, data)
     if record is not None:
         return record
-    raise RunError(f"{where}: {'; '.join(problems)}; it is damaged or of another version: {remedy}")
+    raise error(f"{where}: {'; '.join(problems)}; it is damaged or of another version: {remedy}")
 
 
 def validate(cls: type[R], data: Any) -> tuple[R | None, list[str]]:
