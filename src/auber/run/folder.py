@@ -3,7 +3,7 @@
     run.json      what the run is (model, task, method, data); see `auber.run.resuming`
     config.toml   every setting
     splits.json   the rows of each part, by index
-    plan.json     the heads removed so far
+    plan.json     the units removed so far
     scores.jsonl  the ledger of scores
     events.jsonl  what happened, with numbers, in order
     stages/       NAME.json for each finished stage; the weights of the newest one, of the first and

@@ -1,8 +1,8 @@
 """What a pruning method is: a layer search or a ranking, and its entry in the registry.
 
 A layer search decides one layer at a time, with tuning in between, and decides how many heads go.
-A ranking scores all heads at once and removes a given number. Controls are rankings that remove
-nothing. No method sees rows of the dev set.
+A ranking scores all units at once and removes a number of heads, or units down to a size. Controls
+are rankings that remove nothing. No method sees rows of the dev set.
 
 Importing this module imports neither torch nor numpy, so that methods can be listed quickly.
 """
