@@ -17,6 +17,7 @@ import json
 import logging
 import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from auber.data.task_types import TASK_TYPES, TaskType, get_task_type, task_type_of_class
+from auber.data.task_types import TASK_TYPES, TaskType, get_task_type, task_type_of_config
 from auber.data.user_rows import TO_PREDICT, USUAL_CLASSES, are_numbers
 from auber.errors import CheckpointError, ModelError
 from auber.models.encoders import REMOVED_HEADS, encoder_of
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EMBEDDINGS = TASK_TYPES["embeddings"]
+
+# Patterns of tensors that may be missing. The hidden states of an encoder do not read its pooler.
+_NOTHING, _POOLER = "(?!)", r"pooler\."
 
 # transformers before 4.31 stored these; the model creates them itself.
 _OLD_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
@@ -176,11 +180,9 @@ def load(
     check_weights(folder, config)
     named = (config.architectures or [None])[0]
     classes = {cls.__name__: cls for cls in _classes(config)}
-    modules = None
-    if is_encoder(config):
-        modules = read_modules(folder)
-        if modules is not None:  # sentence-transformers loads the encoder of any architecture
-            named = _EMBEDDINGS.model_class(config).__name__
+    modules = read_modules(folder) if _is_encoder(config) else None
+    if modules is not None:  # sentence-transformers loads the encoder of any architecture
+        named = _EMBEDDINGS.model_class(config).__name__
     if named not in classes:
         raise CheckpointError(
             f"{folder}: its architecture must be {' or '.join(classes)}, found {named}"
@@ -189,12 +191,10 @@ def load(
     if plan:
         model = _load_pruned(folder, config, plan, classes[named], options)
     else:
+        may_lack = _NOTHING if modules is None else _POOLER
+        remedy = "save the model again"
         with _drawing(0, "unused weights"):
-            model, missing = _load_plain(folder, config, classes[named], dtype="auto", **options)
-        if missing := [name for name in missing if modules is None or not _is_unused(name)]:
-            raise CheckpointError(
-                f"{folder}: the weights lack {_some(missing)}; save the model again"
-            )
+            model = _load_plain(folder, config, classes[named], may_lack, remedy, "auto", **options)
     attach_modules(model, modules)
     if device is not None:
         model.to(device)
@@ -295,9 +295,12 @@ def _load_plain(
     source: str | Path,
     config: PreTrainedConfig,
     cls: type[PreTrainedModel],
-    **options: Any,
-) -> tuple[PreTrainedModel, list[str]]:
-    """Load an unpruned model through transformers; return it and the tensors that were missing."""
+    may_lack: str,
+    remedy: str,
+    dtype: torch.dtype | str,
+    **options: str,
+) -> PreTrainedModel:
+    """Load an unpruned model through transformers; draw what it `may_lack` (a pattern)."""
     name, revision = HubName.of(str(source))
     if Path(source).is_dir():
         _require_weights_for(Path(source), config, cls)
@@ -310,6 +313,7 @@ def _load_plain(
             trust_remote_code=False,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # for an error of our own
+            dtype=dtype,
             **options,
         )
     if unfit := sorted(name for name, *_ in report["mismatched_keys"]):
@@ -318,7 +322,9 @@ def _load_plain(
             "others; if transformers 4 pruned heads, restore pruned_heads in config.json and run "
             "'auber import', otherwise save or download the model again"
         )
-    return model, sorted(report["missing_keys"])
+    if missing := [name for name in report["missing_keys"] if not re.match(may_lack, name)]:
+        raise CheckpointError(f"{source}: the weights lack {_some(missing)}; {remedy}")
+    return model
 
 
 def _require_weights_for(
@@ -396,13 +402,12 @@ def load_classifier(
         raise CheckpointError(
             f"'{source}' is a pruned model; download it and give the local folder"
         )
-    if kind == _EMBEDDINGS.name:
-        return _load_sentence_encoder(source, config, plan, device)
-    is_trained = _has_classifier(source, config, get_task_type(kind))
-    names = list(label_names) if label_names is not None else None
-    if is_trained:
+    wanted, names = get_task_type(kind), None if label_names is None else list(label_names)
+    is_trained, classes = _has_head(source, config, wanted), None
+    if is_trained and wanted.label:
         check_labels(str(source), config, num_labels, names)
-    classes = classes_of(config) if is_trained else None
+        classes = classes_of(config)
+    modules = None if wanted.label else read_modules(source)
     tokenizer = load_tokenizer(source)
     check_vocabulary(str(source), config, tokenizer)
     if not plan:
@@ -411,9 +416,9 @@ def load_classifier(
             raise ModelError(
                 f"{num_labels} labels need as many names, found {len(names)}: {', '.join(names)}"
             )
-        if config.num_labels != num_labels:
+        if wanted.label and config.num_labels != num_labels:
             config.num_labels = num_labels
-        model = _load_unpruned_classifier(source, config, get_task_type(kind), is_trained, seed)
+        model = _load_unpruned(source, config, wanted, is_trained, seed)
     elif is_trained:
         model = load(source).float()
     else:
@@ -421,47 +426,12 @@ def load_classifier(
             f"{source}: is a pruned encoder without a classifier; start from one with a classifier"
         )
     name_outputs(model, names, is_regression=is_regression, kind=kind)
+    if not wanted.label:
+        attach_modules(model, modules)
+        require_modules(model, str(source))
     if device is not None:
         model.to(device)
     return Classifier(model.eval(), tokenizer, is_trained, classes)
-
-
-def is_encoder(config: PreTrainedConfig) -> bool:
-    """Return whether a checkpoint has no head that this package knows."""
-    named = str(config.architectures[0]) if config.architectures else None
-    return task_type_of_class(named) in (None, _EMBEDDINGS)
-
-
-def _load_sentence_encoder(
-    source: str | Path,
-    config: PreTrainedConfig,
-    plan: PruningPlan,
-    device: str | torch.device | None,
-) -> Classifier:
-    """Load an encoder with its modules; without any, its tokens are averaged and normalised."""
-    if not is_encoder(config):
-        raise CheckpointError(
-            f"{source}: has a head ({', '.join(config.architectures or [])}), and embeddings need "
-            "an encoder without one; give the encoder alone, or rows for that head"
-        )
-    modules, tokenizer = read_modules(source), load_tokenizer(source)
-    check_vocabulary(str(source), config, tokenizer)
-    if plan:
-        model = load(source).float()
-    else:
-        check_weights(source, config)
-        cls = _EMBEDDINGS.model_class(config)
-        with _drawing(0, "unused weights"):
-            model, missing = _load_plain(source, config, cls, dtype=torch.float32)
-        if missing := [name for name in missing if not _is_unused(name)]:
-            raise CheckpointError(
-                f"{source}: the weights lack {_some(missing)}; use a complete checkpoint"
-            )
-    attach_modules(model, modules)
-    require_modules(model, str(source))
-    if device is not None:
-        model.to(device)
-    return Classifier(model.eval(), tokenizer, is_trained=True)
 
 
 def require_modules(model: PreTrainedModel, name: str) -> None:
@@ -473,11 +443,6 @@ def require_modules(model: PreTrainedModel, name: str) -> None:
             MODULES,
         )
         attach_modules(model, Modules(Pooling(), {}))
-
-
-def _is_unused(name: str) -> bool:
-    """Return whether a tensor of an encoder does not change its hidden states."""
-    return name.startswith("pooler.")
 
 
 def name_outputs(
@@ -528,36 +493,41 @@ def check_vocabulary(
         )
 
 
-def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: TaskType) -> bool:
-    """Return whether a checkpoint has a trained classifier; raise if it is of another type."""
-    architecture = str(config.architectures[0]) if config.architectures else None
-    found = task_type_of_class(architecture)
+def _is_encoder(config: PreTrainedConfig) -> bool:
+    """Return whether a checkpoint has no head that this package knows."""
+    return task_type_of_config(config) in (None, _EMBEDDINGS)
+
+
+def _has_head(source: str | Path, config: PreTrainedConfig, wanted: TaskType) -> bool:
+    """Return whether a checkpoint has what the task type needs; raise if it has another head."""
+    if wanted == _EMBEDDINGS:
+        if not _is_encoder(config):
+            raise CheckpointError(
+                f"{source}: has a head ({', '.join(config.architectures or [])}), and embeddings "
+                "need an encoder without one; give the encoder alone, or rows for that head"
+            )
+        return True
+    found = task_type_of_config(config)
     if found not in (None, _EMBEDDINGS, wanted):
         # Its tensors may have the same names and shapes, and would be loaded as if they fitted.
         raise CheckpointError(
-            f"{source}: its classifier is one for {found.name} ({architecture}), the task is of "
-            f"kind {wanted.name} (...{wanted.ending}); start from a model of that kind, or from "
-            "the encoder without a classifier"
+            f"{source}: its classifier is one for {found.name} ({config.architectures[0]}), the "
+            f"task is of kind {wanted.name} (...{wanted.ending}); start from a model of that kind, "
+            "or from the encoder without a classifier"
         )
     return found == wanted
 
 
-def _load_unpruned_classifier(
-    source: str | Path, config: PreTrainedConfig, task_type: TaskType, is_trained: bool, seed: int
+def _load_unpruned(
+    source: str | Path, config: PreTrainedConfig, wanted: TaskType, is_trained: bool, seed: int
 ) -> PreTrainedModel:
-    """Load a classifier in float32; an untrained one is drawn from `seed`."""
-    with _drawing(seed, "classifier"):
-        cls = task_type.model_class(config)
-        model, missing = _load_plain(source, config, cls, dtype=torch.float32)
-    if not is_trained:
-        # A bare checkpoint lacks the classifier and may lack the pooler.
-        prefix = f"{model.base_model_prefix}."
-        pooler = f"{prefix}pooler."
-        missing = [
-            name for name in missing if name.startswith(prefix) and not name.startswith(pooler)
-        ]
-    if missing:
-        raise CheckpointError(
-            f"{source}: the weights lack {_some(missing)}; use a complete checkpoint"
-        )
-    return model
+    """Load a model in float32; an untrained classifier is drawn from `seed`."""
+    cls, remedy = wanted.model_class(config), "use a complete checkpoint"
+    may_lack, drawing = _NOTHING, _drawing(seed, "classifier")
+    if wanted == _EMBEDDINGS:
+        may_lack, drawing = _POOLER, _drawing(0, "unused weights")
+    elif not is_trained:  # a bare checkpoint lacks the classifier, and may lack the pooler
+        prefix = rf"{cls.base_model_prefix}\."
+        may_lack = f"(?!{prefix})|{prefix}{_POOLER}"
+    with drawing:
+        return _load_plain(source, config, cls, may_lack, remedy, torch.float32)
