@@ -34,7 +34,8 @@ _CHANGES = {
     "os.link": (1,), "os.truncate": (0,), "os.chmod": (0,), "os.chown": (0,), "os.utime": (0,),
     "shutil.rmtree": (0,),
 }  # fmt: skip
-
+# Those among them whose last argument may be the open folder that the path is relative to.
+_RELATIVE = ("os.mkdir", "os.remove", "os.rmdir")
 
 Content = str | bytes | Path  # of a file, or the file or folder to copy
 
@@ -197,6 +198,9 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
         changed = [path] if opens and not (_is_link(path) and int(flags) & _NO_FOLLOW) else []  # type: ignore[call-overload]
     else:
         changed = [arguments[index] for index in _CHANGES.get(event, ())]
+        if event in _RELATIVE and isinstance(arguments[-1], int) and arguments[-1] >= 0:
+            folder = Path(f"/proc/self/fd/{arguments[-1]}").readlink()
+            changed = [folder / os.fsdecode(path) for path in changed]  # type: ignore[arg-type]
     for path in changed:
         if isinstance(path, str | bytes | os.PathLike):
             place = os.path.realpath(os.fsdecode(path))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
+from auber.config.values import load_toml
 from auber.errors import ConfigError
 from auber.system.records import Count, Name, Number, Record, parse
 from benchmarks.common import ROOT
@@ -107,10 +107,5 @@ class Plan(Record):
 
 def read_plan(path: Path) -> Plan:
     """Return the plan in a file."""
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{path}: cannot be read ({error}); give a plan as {PLAN.name}"
-        ) from error
+    found = load_toml(path, f"give a plan as {PLAN.name}")
     return parse(Plan, found, str(path), f"write it like {PLAN.name}", error=ConfigError)

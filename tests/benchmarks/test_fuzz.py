@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -39,6 +40,14 @@ def escape(folder):
         (folder / ".." / ".." / "x").write_text("x")
 
 
+def tidy(folder):
+    """Removes a folder of its own, which Python does by paths relative to it."""
+    if content(folder) != b"{}":
+        (folder / "inner").mkdir()
+        (folder / "inner" / "x").write_text("x")
+        shutil.rmtree(folder / "inner")
+
+
 def hang(folder):
     data = content(folder)
     while data != b"{}":
@@ -56,6 +65,7 @@ def hang(folder):
         (refuse, "refused", "a.json: must be empty"),
         (hang, "timeout", "more than 0.2 s"),
         (escape, "escape", "x"),
+        (tidy, "taken", ""),
         (lambda folder: (folder / "new").write_text("x"), "taken", ""),
     ],
 )
@@ -123,6 +133,8 @@ REFUSED = [
     ("settings", text(f"agent.epsilon_decay = {DIGITS}"), "agent.epsilon_decay"),
     ("settings", text(f"seed = {ENDLESS}"), "thousands of digits"),
     ("settings", text(f"agent.gamma = {ENDLESS}"), "agent.gamma"),
+    ("settings", text(f"first.learning_rate = {DIGITS}"), "first.learning_rate"),
+    ("sizes-plan", text(f"x = {'[' * 20_000}"), "TOML"),
     ("settings", text(f"seed = {'9' * 5000}"), "TOML"),
     ("settings", text(".".join(["a"] * 300) + " = 1"), "nested"),
     ("settings", text(".".join(["a"] * 50_000) + " = 1"), "key"),

@@ -73,7 +73,10 @@ REFUSED = [
     ("seed", 10**5000, "found a number of thousands of digits"),
     *(("search.layers", value, LAYERS) for value in ("2,2", "2,02", "-1", "2;6", "2,", "1.5")),
     *(("search.layers", value, LAYERS) for value in ("two", "\u0663", "1" * 5000, 3)),
-    *(("first.learning_rate", value, RATE) for value in (-1e-5, "fast", "nan", True, None)),
+    *(
+        ("first.learning_rate", value, RATE)
+        for value in (-1e-5, "fast", "nan", "inf", True, None, 10**400)
+    ),
     *(("size.keep", value, SIZES) for value in (1.5, -0.1, "0.5,0.5", "0,0.5", "half", "0.5,")),
 ]
 

@@ -5,7 +5,7 @@ The defaults are those of the preset `paper`.
 
 from __future__ import annotations
 
-import math
+import sys
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -64,7 +64,7 @@ def _normalize_sizes(keep: float | str) -> float | str:
 
 def _check_rate(value: Any) -> Any:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if value == "auto" or (is_number and math.isfinite(value) and value >= 0):
+    if value == "auto" or (is_number and 0 <= value <= sys.float_info.max):
         return value
     raise ValueError(f"must be {_RATE_FORM}")
 
