@@ -61,10 +61,13 @@ def test_a_ranking_is_counted_as_choosing(stage):
 
 
 def test_the_first_tuning_counts_as_search_if_the_plan_is_applied_to_the_pretrained_model():
-    cost = cost_of({**STAGES, REWIND: {"seconds": 4.5, "tuning": {"steps": 7, "seconds": 4.25}}})
+    rewind = {"seconds": 4.5, "tuning": {"steps": 7, "seconds": 4.25}}
+    cost = cost_of({**STAGES, REWIND: rewind})
     seconds = cost["seconds"]
     assert (seconds["rewind"], seconds["first"], seconds["scouts"]) == (4.25, 0.0, 4.0)
     assert cost["tuning_steps"] == 7 + 2 + 3
+    # The model may have been fine-tuned elsewhere.
+    assert cost_of({**STAGES, "first": {"seconds": 0.5}, REWIND: rewind})["tuning_steps"] == 12
 
 
 def test_every_part_of_the_seconds_is_in_the_table():
