@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import ast
-import re
 import runpy
-from pathlib import Path
 
 import pytest
 
@@ -46,39 +43,11 @@ def test_a_message_is_one_line_without_control_characters():
         ("add --allow-upgrade to go on", "add resume='upgrade' to go on"),
         ("try --set precision=float32", "try precision=float32"),
         ("name it with --text", "name it with text"),
-        ("(torchrun --nproc-per-node 2)", "(torchrun --nproc-per-node 2)"),
         ("'auber prune --text' takes", "'auber prune --text' takes"),
     ],
 )
 def test_python_has_arguments_where_the_command_line_has_options(message, expected):
     assert name_arguments(message) == expected
-
-
-# Options of Python's own calls alone: of git, of torchrun, and of commands without a function.
-OTHERS = {"--only", "--porcelain", "--untracked-files", "--nproc-per-node"}
-COMMANDS = (
-    "cli",
-    "export",
-    "models/remote_code",
-    "report",
-    "run/recipe.py",
-    "study",
-    "training/ti",
-)
-
-
-def test_every_option_in_a_message_is_known_as_an_argument():
-    source, unknown = Path(auber.__file__).parent, set()
-    for path in source.rglob("*.py"):
-        if path.relative_to(source).as_posix().startswith((*COMMANDS, "errors.py")):
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, (ast.Raise, ast.Call)):
-                text = name_arguments(ast.unparse(node).replace("{", "x"))
-                unknown |= {
-                    *re.findall(r"(?<![\w-])--[a-z][a-z-]*", re.sub("'auber [^']*'", "", text))
-                }
-    assert unknown <= OTHERS
 
 
 def test_an_error_of_python_names_arguments(run_auber, tmp_path):

@@ -17,14 +17,9 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# An option that may stand in a message, and what it is in Python where that has another name.
-_OPTION = re.compile(
-    r"'auber [^']*'|--(set (?=[a-z])|(?:allow-upgrade|data|dev|even|group|heads-from|heads|keep"
-    r"|kind|labels|label|method|metric|model|name|origin|out|protocol|resume|seed|text|tolerance|track"
-    r"|train|units)(?![a-z-]))"
-)
+# A command, which stays as it is, or an option; and what options are in Python, if not their names.
+_OPTION = re.compile(r"'auber [^']*'|--set (?=[a-z])|--([a-z][a-z-]*)")
 _ARGUMENTS = {
-    "set ": "",
     "allow-upgrade": "resume='upgrade'",
     "even": "size.even",
     "heads-from": "heads",
@@ -74,9 +69,13 @@ class RunError(AuberError, RuntimeError):
 
 def name_arguments(message: str) -> str:
     """Return a message with arguments of Python in place of options, but not within commands."""
-    return _OPTION.sub(
-        lambda found: _ARGUMENTS.get(found[1], found[1]) if found[1] else found[0], message
-    )
+
+    def rename(found: re.Match[str]) -> str:
+        if found[0].startswith("'"):
+            return found[0]
+        return _ARGUMENTS.get(found[1], found[1]) if found[1] else ""
+
+    return _OPTION.sub(rename, message)
 
 
 @functools.cache

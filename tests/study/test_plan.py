@@ -32,6 +32,17 @@ def test_auber_comes_first_and_the_ranking_methods_are_matched_with_it():
     assert runs["start"].needs == ()
 
 
+def test_to_a_target_size_rankings_need_no_auber():
+    methods = ["fisher", "random", "original+tuning"]
+    study = tiny_study(methods=methods, settings={"size.keep": 0.5})
+    runs = runs_of(study)
+    assert list(runs) == ["start", "fisher", "random-0", "original+tuning"]
+    assert {run.needs for name, run in runs.items() if name != "start"} == {("start",)}
+    block = Block("agreement", "seen", 0)
+    shares = {name: study.config(block, run).size.shares for name, run in runs.items()}
+    assert shares == {"start": (), "fisher": (0.5,), "random-0": (0.5,), "original+tuning": ()}
+
+
 def test_under_heldout_the_controls_begin_with_the_model():
     study = tiny_study(protocols=["heldout"])
     block, runs = Block("agreement", "heldout", 0), runs_of(study, "heldout")

@@ -60,9 +60,9 @@ def command(
 ) -> None:
     """Write an HTML page and tables of finished runs.
 
-    One RUN gives its heads, searches, Q-values, times and settings; several RUNs stand side by
-    side; a DIR, such as a study's, gives the verdict over all its runs and the tables. The page is
-    one file that needs no network, with each figure beside it as SVG and PDF.
+    One RUN gives its score, size and speed, what was removed, times and settings; several RUNs
+    stand side by side; a DIR, such as a study's, gives the verdict over all its runs and the
+    tables. The page is one file that needs no network, with each figure beside it as SVG and PDF.
 
     The tables: table1 (tasks), table2 (methods), table3 (ablations), comparisons (pooled),
     overfitting and costs, each as Markdown, CSV and LaTeX. Models and protocols are never mixed.
@@ -167,7 +167,7 @@ def _write(places: list[Path], out: Path | None, *, open_page: bool, as_json: bo
 
 
 def _print_report(report: Report, tables: Iterable[Table]) -> None:
-    """Print the tables of methods and of ablations, and what to be careful about."""
+    """Print the tables of methods and of ablations, and warnings."""
     from auber.report.records import CONTROL, SUBJECT
 
     for table in tables:

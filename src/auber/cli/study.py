@@ -243,10 +243,12 @@ def _describe(outcome: Outcome) -> str:
     if result is None:
         return _state(outcome)
     measure = name_measure(result.metric, answered=result.answered)
+    size = f"{result.heads.removed} of {result.heads.total} heads removed"
+    if result.remaining is not None and result.neurons is not None and result.neurons.removed:
+        size = f"{100 * result.remaining.multiply_adds:.0f} % of the multiply-adds"
     return (
         f"dev {measure} {100 * result.dev.score:.2f}, train {100 * result.train.score:.2f}, "
-        f"{result.heads.removed} of {result.heads.total} heads removed, "
-        f"{describe_seconds(result.cost.seconds['total'])}"
+        f"{size}, {describe_seconds(result.cost.seconds['total'])}"
     )
 
 

@@ -15,6 +15,7 @@ import copy
 import hashlib
 import json
 import logging
+import math
 import os
 import re
 import shutil
@@ -31,7 +32,7 @@ from torch import Tensor
 from auber.data.task_types import TASK_TYPES, TaskType, get_task_type, task_type_of_config
 from auber.data.user_rows import TO_PREDICT, USUAL_CLASSES, are_numbers
 from auber.errors import CheckpointError, ModelError
-from auber.models.encoders import REMOVED_HEADS, encoder_of, family_of
+from auber.models.encoders import REMOVED_HEADS, encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.pooling import Modules, Pooling, attach_modules, modules_of
 from auber.models.remote_code import MODELING_FILE, auto_map, needs_code
@@ -62,6 +63,8 @@ _NOTHING, _POOLER = "(?!)", r"pooler\."
 
 # transformers before 4.31 stored these; the model creates them itself.
 _OLD_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+
+_NEW_NUMBERS = 10_000_000  # that a model may have besides twice those of its weights: a new head
 
 
 class Classifier(NamedTuple):
@@ -256,26 +259,24 @@ def _load_pruned(
     from transformers.initialization import no_init_weights
 
     tensors = _read_tensors(folder)
-    # Checked before building the model: a damaged config could ask for more than the memory holds.
-    neurons = getattr(config, family_of(config.model_type).intermediate_key)
-    largest = max((tensor.numel() for tensor in tensors.values()), default=0)
-    if neurons - max(map(len, plan.neurons.values()), default=0) > largest:
-        raise CheckpointError(
-            f"{folder}: its config.json has layers of {neurons} neurons, its largest weight has "
-            f"{largest} numbers; save the model again"
-        )
-    # A model built on the meta device would lose the buffers that are in no file.
-    with no_init_weights(), report_damage(f"{folder}: cannot be loaded"):
-        model = cls._from_config(config, **options)
-    remove(model, plan, allow_empty_layers=True)
-    try:
-        model.load_state_dict(tensors, assign=True)  # assigned, not copied, to keep each dtype
-    except RuntimeError as error:  # with all problems, from its second line on
-        problems = " ".join(str(error).split("\n\t", 1)[-1].split())
-        raise CheckpointError(
-            f"{folder}: the weights do not fit the recorded units ({problems:.300}); restore "
-            "config.json or save the model again"
-        ) from error
+    # First on the meta device, which has no memory: a hostile config could ask for all of it. What
+    # is built there lacks the buffers that are in no file.
+    for device in ("meta", "cpu"):
+        with (
+            torch.device(device),
+            no_init_weights(),
+            report_damage(f"{folder}: cannot be loaded"),
+        ):
+            model = cls._from_config(copy.deepcopy(config), **options)
+        remove(model, plan, allow_empty_layers=True)
+        try:
+            model.load_state_dict(tensors, assign=True)  # assigned, not copied, to keep each dtype
+        except RuntimeError as error:  # with all problems, from its second line on
+            problems = " ".join(str(error).split("\n\t", 1)[-1].split())
+            raise CheckpointError(
+                f"{folder}: the weights do not fit the recorded units ({problems:.300}); restore "
+                "config.json or save the model again"
+            ) from error
     return model
 
 
@@ -301,6 +302,8 @@ def _load_plain(
 ) -> PreTrainedModel:
     """Load an unpruned model through transformers; draw what it `may_lack` (a pattern)."""
     name, revision = HubName.of(str(source))
+    if Path(source).is_dir():
+        _require_weights_for(Path(source), config, cls)
     with _no_load_report(), report_damage(f"{source}: cannot be loaded"), reading_hub(name):
         model, report = cls.from_pretrained(
             name,
@@ -322,6 +325,29 @@ def _load_plain(
     if missing := [name for name in report["missing_keys"] if not re.match(may_lack, name)]:
         raise CheckpointError(f"{source}: the weights lack {_some(missing)}; {remedy}")
     return model
+
+
+def _require_weights_for(
+    folder: Path, config: PreTrainedConfig, cls: type[PreTrainedModel]
+) -> None:
+    """Raise `CheckpointError` if a config asks for far more numbers than the weights hold.
+
+    Transformers would draw the others, in memory that a hostile config decides.
+    """
+    from safetensors import safe_open
+    from transformers.initialization import no_init_weights
+
+    held = 0
+    for path in weight_files(folder):
+        with report_damage(f"{path}: is damaged"), safe_open(path, framework="pt") as file:
+            held += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    with torch.device("meta"), no_init_weights(), report_damage(f"{folder}: cannot be loaded"):
+        asked = cls._from_config(copy.deepcopy(config)).num_parameters()
+    if asked > 2 * held + _NEW_NUMBERS:
+        raise CheckpointError(
+            f"{folder}: its config.json describes {asked} numbers, its weights hold {held}; save "
+            "or download the model again"
+        )
 
 
 @contextmanager

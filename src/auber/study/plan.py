@@ -2,7 +2,8 @@
 
 A block is one (task, protocol, seed). Its runs share one fine-tuned model, the run `start`, so a
 block is what one process works on. `auber` comes next, because the ranking methods and the tuned
-control are matched with it: they remove as many heads and have the same tunings.
+control are matched with it: they remove as many heads and have the same tunings. If the settings
+have a target size (`size.keep`), the ranking methods prune to it instead.
 
     model = "bert-base-cased"       # hub name, folder, or "agreement": the generated default
     tasks = ["mrpc", "rte"]         # or a table [tasks.NAME] for each, see `StudyTask`
@@ -195,7 +196,12 @@ class Study(Record):
             method = outline_method(name)
             # Under heldout, a control is fine-tuned on the reward rows too.
             from_start = has_start and (method.removes_heads or block.protocol != "heldout")
-            is_matched = not method.decides_number and method.tunes and REFERENCE in self.methods
+            is_matched = (
+                not method.decides_number
+                and method.tunes
+                and REFERENCE in self.methods
+                and not self.is_sized(block.task)
+            )
             if name == "random":
                 found += [
                     StudyRun(f"random-{draw}", name, from_start, is_matched, draw)
@@ -214,6 +220,8 @@ class Study(Record):
         if run.draw:
             own["random.draw"] = run.draw
         values = {**self.settings_of(block.task), **own}
+        if run.method is None or not outline_method(run.method).removes_heads:
+            values = {key: value for key, value in values.items() if not key.startswith("size.")}
         # A study compares models that learned nothing too; its result says so.
         otherwise = {"first.require_learned": False}
         return make_config(
@@ -223,6 +231,10 @@ class Study(Record):
             otherwise=otherwise,
             without_labels=is_answered,
         )
+
+    def is_sized(self, task: str) -> bool:
+        """Return whether rankings prune to a target size, not to the number of heads of `auber`."""
+        return bool(self.settings_of(task).get("size.keep"))
 
     def is_answered(self, block: Block) -> bool:
         """Return whether a block has texts without labels, and so no model to fine-tune first."""
@@ -389,10 +401,15 @@ def _find_contradictions(study: Study) -> Iterator[str]:
         yield "data is for known tasks, found only your own rows; leave data out"
     for name in study.methods:
         method = outline_method(name)
-        if method.removes_heads and not method.decides_number and REFERENCE not in study.methods:
+        if (
+            method.removes_heads
+            and not method.decides_number
+            and REFERENCE not in study.methods
+            and not all(map(study.is_sized, study.tasks))
+        ):
             yield (
                 f"'{name}' removes as many heads as '{REFERENCE}', which is not among the methods; "
-                f"add '{REFERENCE}'"
+                f"add '{REFERENCE}', or give a size with size.keep under [settings]"
             )
             break
     tables = {"settings": study.settings}

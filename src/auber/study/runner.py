@@ -97,7 +97,7 @@ def check_runs(study: Study, pending: Sequence[PlacedRun], engine: str) -> dict[
     models = {task.kind: _outline(study, task) for task in tasks.values()}
     for block, run in distinct.values():
         task, method = tasks[block.task], get_method(run.method or "original")
-        ranks = method.removes_heads and not method.decides_number  # its number comes from `auber`
+        ranks = run.is_matched and method.removes_heads  # its number comes from `auber`
         config = study.config(block, run)
         if engine != "local" and config.threads == 0:
             raise ConfigError(
