@@ -20,6 +20,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -34,8 +35,9 @@ MEMORY = 12 * 2**30  # bytes of addresses; a reader that wants more because a fi
 
 def main(words: Sequence[str] | None = None) -> None:
     """Fuzz, print the counts, and exit with 1 if something was found."""
-    from benchmarks.fuzz.readers import READERS
-
+    words = sys.argv[1:] if words is None else words
+    with _watching_coverage() if "--atheris" in words else nullcontext():
+        from benchmarks.fuzz.readers import READERS
     parser = make_parser("fuzz", __doc__)
     add = parser.add_argument
     add("--inputs", type=int, default=100_000, help="over all readers")
@@ -112,9 +114,9 @@ def fuzz_by_coverage(name: str, words: Sequence[str], kept: Path) -> None:
     """Fuzz the first target of a reader with atheris, until it finds something or its limits."""
     import atheris
 
-    with atheris.instrument_imports(include=["auber"]):
-        from benchmarks.fuzz.readers import READERS
-        from benchmarks.fuzz.trial import Trial
+    from benchmarks.fuzz.readers import READERS
+    from benchmarks.fuzz.trial import Trial
+
     with tempfile.TemporaryDirectory(prefix="auber-fuzz-") as folder:
         trial = Trial(READERS[name], Path(folder) / "trial")
         target, corpus = trial.reader.targets[0], Path(folder) / "corpus"
@@ -129,6 +131,14 @@ def fuzz_by_coverage(name: str, words: Sequence[str], kept: Path) -> None:
 
         atheris.Setup(["fuzz", *words, str(corpus)], test)
         atheris.Fuzz()
+
+
+def _watching_coverage() -> AbstractContextManager[None]:
+    """Instrument the package's modules, which must be imported inside the context."""
+    import atheris
+
+    instrumented: AbstractContextManager[None] = atheris.instrument_imports(include=["auber"])
+    return instrumented
 
 
 def _be_quiet() -> None:

@@ -15,25 +15,32 @@ from pathlib import Path
 from typing import Any
 
 import pandas
+import torch
 from safetensors import safe_open
 
 import auber
+from auber.data.encoding import EncodedRows
 from auber.models import checkpoint
 from auber.models.plan import PruningPlan
 from auber.models.sentence_files import read_modules, write_modules
+from auber.run import answers
 from auber.run.ledger import Ledger
 from auber.study.plan import read_study
-from auber.system.files import is_refusal
+from auber.system.files import digest_file, is_refusal
 from auber.system.locks import FolderLock, drop_foreign_lock, read_holder
 from auber.system.records import read
 from benchmarks import tiny
 from benchmarks.common import ROOT
+from benchmarks.fidelity.record import read_entries
 from benchmarks.fuzz.trial import Content, Reader
 from benchmarks.regret.tables import read_tables
 from benchmarks.scorer.record import Bench
+from benchmarks.sizes.plan import read_plan
+from benchmarks.sizes.record import read_models
 
 FIRST_EDITION = ROOT / "tests" / "fixtures" / "first-edition"
 _FINISHED, _INTERRUPTED = FIRST_EDITION / "finished", FIRST_EDITION / "interrupted"
+_SIZES = ROOT / "tests" / "fixtures" / "sizes"  # a run of several sizes, without labels
 _MODEL, _RESULTS = tiny.GOLDEN / "model", ROOT / "results"
 
 STUDY = """model = "bert-base-cased"
@@ -160,6 +167,35 @@ def _resume(run: str) -> Callable[[Path], None]:
     )
 
 
+def _resume_sizes(folder: Path) -> None:
+    run_command(
+        *("prune", "--model", folder / "model", "--texts", folder / "texts.csv", "--config"),
+        *(folder / "settings.toml", "--method", "exchange", "--keep", "0.7,0.4", "--out"),
+        *(folder / "interrupted", "--resume", "--allow-upgrade", "--quiet"),
+    )
+
+
+def _read_answers(folder: Path) -> None:
+    """Read stored answers whose digest a stranger has written as well."""
+    path = folder / "answers.safetensors"
+    encoded = {
+        split: EncodedRows([[1, 2]] * count, None, torch.zeros(count), pad_token_id=0)
+        for split, count in (("train", 104), ("dev", 26))
+    }
+    digest = digest_file(path) if path.is_file() else None
+    answers._read(path, digest, encoded, 2)
+
+
+def _texts_reader(name: str, suffix: str, content: str, **options: Any) -> Reader:
+    """Return a reader of texts without labels in a file of this kind."""
+    file = f"texts{suffix}"
+
+    def read_texts(folder: Path) -> None:
+        auber.make_texts(folder / file, **options)
+
+    return Reader(name, {file: content}, read_texts)
+
+
 def _report(*names: str) -> Callable[[Path], None]:
     return lambda folder: run_command(
         "report", *(folder / name for name in names), "--out", folder / "report"
@@ -215,6 +251,33 @@ def _words_run(name: str, run: Path) -> dict[str, Content]:
     }
 
 
+_SIZES_RESULT = json.dumps(
+    {
+        "format": 1,
+        "kind": "sizes",
+        "models": [
+            {
+                "task": "rte",
+                "seed": seed,
+                "start": "ab12",
+                "arm": "default",
+                "keep": 0.5,
+                "dev": 80.5,
+                "train": 90.0,
+                "loss": 0.5,
+                "int8": None,
+                "heads": [12, 11],
+                "neurons": [3072, 1000],
+                "multiply_adds": 10**9,
+                "parameters": 10**8,
+                "seconds": 12.5,
+                "command": "python -m benchmarks.sizes",
+                "provenance": {"commit": {"id": "ab12", "dirty": False}},
+            }
+            for seed in (0, 1)
+        ],
+    }
+)
 # The lock of a process that has ended.
 _LOCK = {"process": 2**31 - 1, "started": 1.5, "host": platform.node(), "since": 2.5}
 _GLUE_FILES: dict[str, Content] = {
@@ -237,12 +300,65 @@ _WATCHED = ("run.json", "progress.json", "events.jsonl", "scores.jsonl", "plan.j
 _RESUMED = ("run.json", "scores.jsonl", "stages/first.json", "stages/layer-00.json")
 _BENCH, _SPEED = "h200-base-rte.json", "cpu-default.json"
 _PLAN = '{"0": [3, 5], "11": [0]}'
+_PLAN_OF_BOTH = '{"heads": {"0": [3, 5], "11": [0]}, "neurons": {"0": "0-63,70", "2": "5"}}'
 _SETTINGS = tiny.make_settings().to_toml()
+_SIZE_SETTINGS = auber.make_config(
+    "default", settings={"size.tolerance": 1.0, "size.units": "neurons", "teacher.outputs": 0.5}
+).to_toml()
+_RESUMED_SIZES = (
+    *("run.json", "settled.json", "stages/answers.json", "stages/answers.safetensors"),
+    *("stages/plan-0.7.json", "stages/first.json"),
+)
+# One text in every group has commas and quotes.
+_TEXTS_TABLE = pandas.DataFrame(
+    {
+        "query": [f"{_TEXTS[row % 4]} {row // 10}" for row in range(120)],
+        "passage": [f"passage {row}" for row in range(120)],
+        "of": [f"group {row // 10}" for row in range(120)],
+    }
+)
+_TEXT_COLUMNS: dict[str, Any] = {"text": ("query", "passage"), "group": "of"}
+_ENCODER: dict[str, Content] = {
+    "model": _MODEL,
+    **{f"model/{name}": content for name, content in _MODULES.items()},
+}
 
 _READERS = (
     Reader("settings", {"settings.toml": _SETTINGS}, _read_config),
     Reader("study", {"study.toml": STUDY}, _read_study),
     Reader("plan", {"plan.json": _PLAN}, lambda folder: PruningPlan.read(folder / "plan.json")),
+    Reader(
+        "plan-both",
+        {"plan.json": _PLAN_OF_BOTH},
+        lambda folder: PruningPlan.read(folder / "plan.json"),
+    ),
+    Reader("settings-sizes", {"settings.toml": _SIZE_SETTINGS}, _read_config),
+    _texts_reader("texts-csv", ".csv", _TEXTS_TABLE.to_csv(index=False), **_TEXT_COLUMNS),
+    _texts_reader(
+        "texts-jsonl",
+        ".jsonl",
+        _TEXTS_TABLE.to_json(orient="records", lines=True),
+        **_TEXT_COLUMNS,
+    ),
+    Reader(
+        "answers",
+        {"answers.safetensors": _SIZES / "interrupted" / "stages" / "answers.safetensors"},
+        _read_answers,
+        dialect="bytes",
+    ),
+    Reader(
+        "fidelity",
+        {"f.json": _RESULTS / "fidelity" / "reranker.json"},
+        lambda folder: read_entries(folder / "f.json"),
+        share=0.5,
+    ),
+    Reader("sizes", {"sizes.json": _SIZES_RESULT}, lambda f: read_models(f / "sizes.json")),
+    Reader(
+        "sizes-plan",
+        {"sizes.toml": ROOT / "studies" / "sizes.toml"},
+        lambda folder: read_plan(folder / "sizes.toml"),
+        share=0.5,
+    ),
     Reader("lock", {".lock": json.dumps(_LOCK)}, _take_lock, dialect="json"),
     Reader("ledger", {"ledger.jsonl": _FINISHED / "scores.jsonl"}, _read_ledger),
     _rows_reader("csv", ".csv", _table().to_csv(index=False)),
@@ -271,6 +387,33 @@ _READERS = (
         _resume("interrupted"),
         _inside("interrupted", *_RESUMED),
         share=0.01,
+    ),
+    Reader(
+        "resume-sizes",
+        {
+            "interrupted": _SIZES / "interrupted",
+            "interrupted/settled.json": _SIZES / "finished" / "settled.json",
+            "model": FIRST_EDITION / "model",
+            "texts.csv": _SIZES / "texts.csv",
+            "settings.toml": _SIZES / "interrupted" / "config.toml",
+        },
+        _resume_sizes,
+        _inside("interrupted", *_RESUMED_SIZES),
+        share=0.01,
+    ),
+    Reader(
+        "watch-sizes",
+        {"finished": _SIZES / "finished"},
+        _watch("finished"),
+        _inside("finished", "result.json", "plan.json", "events.jsonl"),
+        share=0.3,
+    ),
+    Reader(
+        "report-sizes",
+        {"finished": _SIZES / "finished"},
+        _report("finished"),
+        _inside("finished", "result.json", "stages/plan-0.4.json", "stages/last-0.4.json"),
+        share=0.1,
     ),
     Reader(
         "complete",
@@ -342,6 +485,7 @@ _READERS = (
         share=0.1,
     ),
     Reader("modules", _MODULES, _read_modules, share=0.2),
+    Reader("encoder", _ENCODER, _load, _inside("model", *_MODULES, "config.json"), share=0.1),
     Reader(
         "import",
         {"bert": ROOT / "tests" / "fixtures" / "v4" / "bert"},

@@ -26,7 +26,7 @@ from auber.system.records import read
 from auber.training.devices import resolve_hardware
 from benchmarks.common import command_line, make_parser, run_program, show
 from benchmarks.mutants.changes import Change, list_changes
-from benchmarks.mutants.record import Mutant, Mutants, Verdict, list_survivors, make_table
+from benchmarks.mutants.record import Mutant, Mutants, Verdict, count_mutants, list_survivors
 from benchmarks.mutants.trial import copy_tree, find_tests, import_libraries, run_tests
 
 PACKAGES = ("search", "scoring", "models", "training", "metrics", "run")
@@ -75,7 +75,7 @@ def main(words: Sequence[str] | None = None) -> None:
             )
             write_json(arguments.out, found.to_json(drop_none=True), follow=True)
     result = read(Mutants, arguments.out, "run it again")
-    show(make_table(result))
+    show(count_mutants(result))
     show(list_survivors(result), "Survivors")
 
 
@@ -122,11 +122,11 @@ class _Trials:
         """Run the tests of a module until one notices the mistake."""
         began = time.monotonic()
         source = (self.tree / file).read_text(encoding="utf-8")
-        own, others = find_tests(self.tree, file)
+        own, *others = find_tests(self.tree, file)
         verdict: Verdict = "survived"
         by = None
-        for files in ([own] if own else [], others):
-            chosen = self._choose(files)
+        for groups in ([own], others):
+            chosen = self._choose(groups)
             if not chosen:
                 continue
             (self.tree / file).write_text(change.apply(source), encoding="utf-8")
@@ -149,9 +149,12 @@ class _Trials:
             seconds=round(time.monotonic() - began, 1),
         )
 
-    def _choose(self, files: Sequence[str]) -> list[str]:
-        """Return the quickest test files; those of the unbroken tree are timed when needed."""
-        for name in files:
+    def _choose(self, groups: Sequence[Sequence[str]]) -> list[str]:
+        """Return test files of these groups, in each the quickest first, within the seconds.
+
+        Those of the unbroken tree are timed when needed.
+        """
+        for name in (name for files in groups for name in files):
             if name not in self.seconds:
                 found = run_tests(self.tree, [name], 900)
                 if found["failed"] or found["is_timeout"]:
@@ -163,7 +166,8 @@ class _Trials:
                 self.seconds[name] = found["seconds"][name]
         chosen: list[str] = []
         total = 0.0
-        for name in sorted(files, key=self.seconds.__getitem__):
+        seconds = self.seconds
+        for name in (each for files in groups for each in sorted(files, key=lambda n: seconds[n])):
             total += self.seconds[name]
             if chosen and total > self._most:
                 break

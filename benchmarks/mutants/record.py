@@ -42,7 +42,7 @@ class Mutants(Record):
     mutants: list[Mutant]
 
 
-def make_table(found: Mutants) -> pandas.DataFrame:
+def count_mutants(found: Mutants) -> pandas.DataFrame:
     """Return the number of mutants and the share of killed ones by package."""
     drawn, killed = Counter[str](), Counter[str]()
     for mutant in found.mutants:

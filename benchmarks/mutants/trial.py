@@ -50,9 +50,9 @@ def copy_tree(folder: Path) -> None:
     )
 
 
-def find_tests(tree: Path, file: str) -> tuple[str | None, list[str]]:
-    """Return a module's own test file, and those that name it or belong to its package."""
-    module = Path(file).relative_to("src/auber").with_suffix("")
+def find_tests(tree: Path, source: str) -> list[list[str]]:
+    """Return a module's own test file, those that name the module, and those of its package."""
+    module = Path(source).relative_to("src/auber").with_suffix("")
     if module.name == "__init__":
         module = module.parent
     package, name = module.parent, module.name
@@ -62,9 +62,12 @@ def find_tests(tree: Path, file: str) -> tuple[str | None, list[str]]:
     paths = sorted((tree / "tests").rglob("test_*.py"))
     naming = [path for path in paths if names.search(path.read_text(encoding="utf-8"))]
     inside = [path for path in paths if path.parent == (tree / mirror).parent]
-    own = str(mirror) if (tree / mirror).exists() else None
-    others = dict.fromkeys(str(path.relative_to(tree)) for path in (*naming, *inside))
-    return own, [each for each in others if each != own]
+    found: list[list[str]] = []
+    for group in ([tree / mirror] if (tree / mirror).exists() else [], naming, inside):
+        known = {file for files in found for file in files}
+        files = [str(path.relative_to(tree)) for path in group]
+        found.append([file for file in files if file not in known])
+    return found
 
 
 class _Listener:

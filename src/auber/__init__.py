@@ -1,4 +1,4 @@
-"""Remove the attention heads that a fine-tuned encoder can do without.
+"""Remove the attention heads and neurons that a fine-tuned encoder can do without.
 
 Public names are loaded on first use, so importing `auber` is fast. The errors of its functions
 name arguments; those of the modules name options of the command line.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pruned", "evaluate", "finetune", "prune"]
 
-# Who is told how far a run is: listeners, and names of experiment trackers.
+# What follows a run: listeners, and names of experiment trackers.
 Listeners = Progress | str | Sequence[Progress | str] | None
 
 
@@ -177,7 +177,7 @@ def _choose_method(
 
 
 def _split_listeners(progress: Listeners) -> tuple[Progress, tuple[str, ...]]:
-    """Return who is told, by default the log of the main process, and the trackers."""
+    """Return the listener, by default the log of the main process, and the trackers."""
     given: Sequence[Progress | str | None] = (
         [progress] if progress is None or isinstance(progress, (Progress, str)) else progress
     )

@@ -39,10 +39,12 @@ def test_toml_round_trip(preset, tmp_path):
 
 def test_all_problems_are_reported_at_once():
     own = {"agent.gama": 1, "agent.episodes": "x", "reward.stop": "nan", "seed": True, "agent": 1}
+    own |= {1: 2}
     with pytest.raises(ConfigError) as caught:
         make_config("paper", settings=own)
     message = str(caught.value)
     for problem in (
+        "Unknown setting '1'. 'auber list settings' lists all",
         "Unknown setting 'agent.gama'. Did you mean 'agent.gamma'? 'auber list settings' lists all",
         "agent.episodes must be a whole number from 0, found 'x'",
         "reward.stop must be a number, found 'nan'",

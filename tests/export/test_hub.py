@@ -11,6 +11,7 @@ import pytest
 import torch
 import yaml
 
+from auber.data.generated import make_agreement
 from auber.errors import CheckpointError, ConfigError
 from auber.export import export_model, hub
 from auber.models import checkpoint
@@ -19,6 +20,7 @@ from auber.models.remote_code import MODELING_FILE, modeling_auber
 from tests.export.models import save_pruned
 from tests.export.snippets import own_answers, run_lines
 from tests.export.test_source import FINISHED
+from tests.small import small_start
 from tests.tiny_models import random_batch, tiny_tokenizer
 
 TOKEN = "hf_abcDEF123secret"
@@ -148,6 +150,36 @@ def test_a_pushed_model_is_private_and_its_card_names_it(exported):
     assert (name, message) == ("someone/pruned", "finished, pruned by auber")
     assert files.keys() == exported.files.keys()
     assert b'model="someone/pruned", trust_remote_code=True' in files["README.md"]
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_neither_rows_nor_local_paths_are_uploaded(tmp_path, labels, run_auber):
+    """The command in the card has the last part of each path, and no folders."""
+    home = tmp_path / "home-of-somebody"
+    checkpoint.save(*small_start(), home / "start")
+    rows = make_agreement(0, 130, 20).train
+    (home / "mine.csv").write_text(
+        "text,label\n" + "".join(f'"{text}",{row % 2}\n' for row, text in enumerate(rows.first))
+    )
+    words = ["--texts", home / "mine.csv"]
+    if labels:
+        words = ["--train", home / "mine.csv", "--set", "first.require_learned=false"]
+    code, _, err = run_auber(
+        *("prune", "--model", home / "start", *words, "--keep", "0.6", "--set", "last.epochs=1"),
+        *("--set", "max_length=24", "--out", home / "run"),
+    )
+    assert code == 0, err
+    exported = export_model(home / "run", "hub", out=home / "shared")
+    api = Hub()
+    hub.push(exported, "pruned", api=api)
+    ((_, files, message),) = api.uploaded
+    assert set(files) <= {
+        "README.md", "config.json", "model.safetensors", MODELING_FILE.name, "tokenizer.json",
+        "tokenizer_config.json",
+    }  # fmt: skip
+    for name, content in {**files, "message": message.encode()}.items():
+        assert b"home-of-somebody" not in content, name
+        assert not any(text.encode() in content for text in rows.first), name
 
 
 def test_a_push_that_fails_keeps_the_folder_and_hides_the_token(exported):

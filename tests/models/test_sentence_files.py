@@ -133,6 +133,14 @@ def test_the_form_of_earlier_versions(tmp_path):
     assert settings == SETTINGS
 
 
+def test_a_pooling_without_a_mode_is_the_mean(tmp_path):
+    """As in sentence-transformers, where the mean is the default."""
+    folder, expected = make_folder(tmp_path, "mean")
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"embedding_dimension": HIDDEN}))
+    loaded = load(folder)
+    assert_near(vectors(loaded.model, loaded.tokenizer), expected)
+
+
 def edit_modules(folder, change):
     modules = json.loads((folder / "modules.json").read_text())
     change(modules)

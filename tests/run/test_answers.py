@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 import pytest
 import torch
+from safetensors.torch import save
 
 import auber
 from auber.cli.screen import describe_result
 from auber.data.generated import build_tokenizer, make_agreement, vocabulary
-from auber.errors import ConfigError, ModelError, RunError
+from auber.errors import AuberError, ConfigError, ModelError, RunError
 from auber.run import answers
 from auber.run.folder import Run
 from auber.run.tunings import Tunings
@@ -152,6 +156,53 @@ def test_damaged_answers(stopped, whole):
     path.unlink()
     again = prune(stopped, "number", resume=True)
     assert again.result["model_sha256"] == whole.result["model_sha256"]
+
+
+SOUND = {"train": torch.zeros(160, 1), "dev": torch.zeros(40, 1)}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", r"Error while deserializing: .*"),
+        (save({"train": SOUND["train"]}), "'dev'"),
+        (
+            save({**SOUND, "dev": torch.zeros(40, 7)}),
+            r"dev must be 40 rows of 1 finite numbers, found \(40, 7\)",
+        ),
+        (
+            save({**SOUND, "train": torch.zeros(3)}),
+            r"train must be 160 rows of 1 finite numbers, found \(3,\)",
+        ),
+        (
+            save({**SOUND, "dev": torch.full((40, 1), torch.nan)}),
+            r"dev must be 40 rows of 1 finite numbers, found \(40, 1\)",
+        ),
+    ],
+)
+def test_answers_from_elsewhere(stopped, content, reason):
+    """A stranger's run has the digest of any file."""
+    (stopped / "stages" / "answers.safetensors").write_bytes(content)
+    path = stopped / "stages" / "answers.json"
+    record = json.loads(path.read_text())
+    record["answers_sha256"] = hashlib.sha256(content).hexdigest()
+    path.write_text(json.dumps(record))
+    message = (
+        rf"answers\.safetensors: is damaged \({reason}\); delete it: the unpruned model answers "
+        "again$"
+    )
+    with pytest.raises(AuberError, match=message):
+        prune(stopped, "number", resume=True)
+
+
+def test_a_folder_in_the_place_of_the_answers(stopped):
+    path = stopped / "stages" / "answers.safetensors"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(
+        AuberError, match=r"answers\.safetensors: cannot be read \(.*delete it: the"
+    ):
+        prune(stopped, "number", resume=True)
 
 
 def test_a_run_that_was_killed_before_it_stored_the_answers(tmp_path, whole, monkeypatch):

@@ -10,6 +10,8 @@ import pytest
 
 from auber.models.plan import PruningPlan
 from auber.run.decisions import Decisions, best_by_size, best_plan
+from auber.run.ledger import Ledger
+from auber.search.methods import LayerChoice
 from tests.small import Messages, small_config
 
 
@@ -31,6 +33,18 @@ def test_a_model_that_explains_nothing_is_reported_once(metric, score, number):
     assert all(
         text.startswith("the unpruned model explains nothing of the 40 reward") for text in said
     )
+
+
+def test_heads_can_be_shared_by_a_player_that_scores_no_mask(tmp_path):
+    made, _ = decisions("accuracy", search__heads=2)
+    made._request.method = SimpleNamespace(choose_layer=lambda search: LayerChoice((), 0, 0))
+    made._run = SimpleNamespace(ledger=Ledger(tmp_path / "scores.jsonl", writable=False))
+    scorer = SimpleNamespace(
+        layer=1, present=(0, 1, 2), key="k", score_many=lambda masks: [0.5] * len(masks)
+    )
+    found = made.search(None, scorer, 10, ())
+    assert found["sizes"] == [{"removed": [], "score": 0.5, "gain": 0.0}]
+    assert found["search"]["rewards_computed"] == 1
 
 
 def test_the_best_mask_of_each_size():

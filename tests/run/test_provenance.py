@@ -53,7 +53,8 @@ def test_a_copy_without_history_takes_its_commit_from_the_environment(monkeypatc
 def test_the_recorded_command_has_no_folders(monkeypatch, processes, words, typed, recorded):
     monkeypatch.setenv("WORLD_SIZE", processes)
     monkeypatch.setattr(sys, "argv", words)
-    assert (provenance.typed_command(), provenance.command_line()) == (typed, recorded)
+    assert provenance.typed_command() == typed
+    assert provenance.without_folders(typed) == recorded
     assert provenance.describe(cpu())["processes"] == int(processes)
 
 

@@ -10,7 +10,7 @@ from auber.errors import ModelError, TaskError
 from auber.metrics.task_metrics import get_metric
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove
-from auber.scoring import CrossFitPlanScorer, CrossFitScorer, Fold, LayerScorer, PlanScorer
+from auber.scoring import CrossFitScorer, Fold, LayerScorer
 from auber.training.devices import Hardware
 from auber.training.evaluation import predict
 from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, random_kind_rows
@@ -77,11 +77,8 @@ def expected_score(folds, plan, metric):
 
 
 def test_the_scorers_of_all_folds_share_the_memory():
-    for found in (
-        CrossFitScorer(made_folds(), 0, "accuracy", cpu()),
-        CrossFitPlanScorer(made_folds(), "accuracy", cpu()),
-    ):
-        assert [each._sharing for each in found._scorers] == [3, 3, 3]
+    found = CrossFitScorer(made_folds(), 0, "accuracy", cpu())
+    assert [each._sharing for each in found._scorers] == [3, 3, 3]
 
 
 @pytest.mark.parametrize("layer", [0, LAYERS - 1])
@@ -93,11 +90,6 @@ def test_a_score_is_the_metric_of_all_pruned_models_together(metric, labels, lay
     expected = [expected_score(folds, {layer: removed}, metric) for removed in MASKS]
     assert scorer.score_many(MASKS) == pytest.approx(expected, abs=1e-6)
     assert len(set(expected)) > 1
-    plans = [PruningPlan({layer: removed}, {0: range(20)}) for removed in MASKS]
-    expected = [expected_score(folds, plan, metric) for plan in plans]
-    assert CrossFitPlanScorer(folds, metric, cpu()).score_many(plans) == pytest.approx(
-        expected, abs=1e-6
-    )
 
 
 def move_logits(model, scale, shift):
@@ -161,13 +153,6 @@ def test_one_fold_scores_like_a_layer_scorer_and_empty_folds_are_ignored(metric,
         assert cross_fit.score_many(MASKS) == whole.score_many(MASKS)
         assert cross_fit.key == whole.key
         assert cross_fit.present == whole.present
-        plans = [PruningPlan({1: [1]}, {0: range(20)}), PruningPlan()]
-        of_plans, alone = (
-            CrossFitPlanScorer(folds, metric, cpu()),
-            PlanScorer(model, rows, metric, cpu()),
-        )
-        assert of_plans.score_many(plans) == alone.score_many(plans)
-        assert of_plans.key == alone.key == whole.key
 
 
 def test_the_key_depends_on_every_fold():
@@ -208,7 +193,7 @@ def test_models_with_different_heads_are_refused():
     with pytest.raises(ModelError, match=message):
         CrossFitScorer(folds, 2, "accuracy", cpu())
     with pytest.raises(ModelError, match="^layer 2: the models of all folds must have the same n"):
-        CrossFitPlanScorer(folds, "accuracy", cpu())
+        CrossFitScorer(folds, 2, "accuracy", cpu())
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -217,8 +202,6 @@ def test_without_rows_there_is_nothing_to_score(count):
     message = f"^layer 1: at least one fold must have rows, found none in {count} folds; add rows$"
     with pytest.raises(TaskError, match=message):
         CrossFitScorer(folds, 1, "accuracy", cpu())
-    with pytest.raises(TaskError, match=message.replace("layer 1", "whole model")):
-        CrossFitPlanScorer(folds, "accuracy", cpu())
 
 
 @pytest.mark.gpu

@@ -15,7 +15,7 @@ from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.pooling import Modules, Pooling, attach_modules
 from auber.models.surgery import remove, remove_remaining
-from auber.scoring import CrossFitPlanScorer, LayerScorer, PlanScorer, scorer
+from auber.scoring import CrossFitScorer, LayerScorer, PlanScorer, scorer
 from auber.scoring.layers import PackedLayer
 from auber.training.evaluation import evaluate_rows, predict
 from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, packed_order, random_kind_rows
@@ -148,7 +148,7 @@ def layer_1(*given):
 
 
 def cross_fitted(model, rows, *given):
-    return CrossFitPlanScorer([(model, rows)], *given)
+    return CrossFitScorer([(model, rows)], 1, *given)
 
 
 @pytest.mark.parametrize("make", [layer_1, PlanScorer, cross_fitted])

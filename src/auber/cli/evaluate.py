@@ -112,9 +112,9 @@ def _read_config(folder: str) -> PreTrainedConfig:
 
 
 def _model_kind(folder: str) -> str | None:
-    from auber.data.task_types import task_type_of_class
+    from auber.data.task_types import task_type_of_config
 
-    kind = task_type_of_class((_read_config(folder).architectures or [""])[0])
+    kind = task_type_of_config(_read_config(folder))
     return kind.name if kind else None
 
 

@@ -88,11 +88,12 @@ def command(
 
     from auber.export.measure import measure_speed
     from auber.export.speed import describe, make_tables
-    from auber.run.provenance import command_line
+    from auber.run.provenance import typed_command, without_folders
     from auber.system.files import write_json
 
+    typed = without_folders(typed_command())
     with screen.listening(quiet=quiet) as progress:
-        speed = measure_speed(request, command=command_line(), progress=progress)
+        speed = measure_speed(request, command=typed, progress=progress)
     if out is not None:
         write_json(out, speed.to_json(), follow=True)
     if json:

@@ -30,7 +30,7 @@ from auber.config.sections import (
     settings,
 )
 from auber.config.values import Value, build, flatten_tables, load_toml
-from auber.errors import ConfigError, show_name, show_value, unknown_name
+from auber.errors import ConfigError, unknown_name
 
 __all__ = [
     "PRESETS",
@@ -53,8 +53,6 @@ __all__ = [
     "make_config",
     "parse_assignment",
     "settings",
-    "show_name",
-    "show_value",
 ]
 
 

@@ -72,11 +72,7 @@ def _check_rate(value: Any) -> Any:
 Rate = Annotated[float | Literal["auto"], PlainValidator(_check_rate)]
 
 
-class Section(Record):
-    """Base class of the groups of settings."""
-
-
-class FirstTuning(Section):
+class FirstTuning(Record):
     """The fine-tuning of a pretrained encoder before the search."""
 
     when: Literal["auto", "always", "never"] = setting(
@@ -97,7 +93,7 @@ class FirstTuning(Section):
     batch_size: Int = setting(32, "rows per step", ge=1)
 
 
-class LayerTuning(Section):
+class LayerTuning(Record):
     """The fine-tuning on mini-train after heads of a layer were removed."""
 
     epochs: Int = setting(3, "passes over mini-train; 0: none", ge=0)
@@ -108,7 +104,7 @@ class LayerTuning(Section):
     batch_size: Int = setting(32, "rows per step", ge=1)
 
 
-class LastTuning(Section):
+class LastTuning(Record):
     """The fine-tuning with early stopping after the last layer."""
 
     epochs: Int = setting(6, "largest number of passes; 0: none", ge=0)
@@ -131,7 +127,7 @@ class LastTuning(Section):
     )
 
 
-class Reward(Section):
+class Reward(Record):
     """The reward of the game, and the rows that it is computed on."""
 
     fraction: float = setting(
@@ -192,7 +188,7 @@ class Reward(Section):
     )
 
 
-class Search(Section):
+class Search(Record):
     """The layers to search, their order, and the state that the agent sees."""
 
     order: Literal["forward", "reverse"] = setting(
@@ -250,7 +246,7 @@ class Search(Section):
         return chosen
 
 
-class Size(Section):
+class Size(Record):
     """The target sizes of the encoder, for rankings."""
 
     keep: Annotated[float | str, AfterValidator(_normalize_sizes)] = setting(
@@ -292,7 +288,7 @@ class Size(Section):
         return share
 
 
-class Teaching(Section):
+class Teaching(Record):
     """What a pruned model learns from the unpruned one, its teacher, in the last tuning.
 
     Without labels that is all it learns from.
@@ -323,7 +319,7 @@ class Teaching(Section):
     )
 
 
-class Agent(Section):
+class Agent(Record):
     """The deep Q-network that plays a layer."""
 
     episodes: Int = setting(150, "games per layer", ge=0)
@@ -356,7 +352,7 @@ class Agent(Section):
     )
 
 
-class Surrogate(Section):
+class Surrogate(Record):
     """The method `surrogate`."""
 
     rewards: Int = setting(200, "masks scored in each layer", ge=1)
@@ -367,13 +363,13 @@ class Surrogate(Section):
     )
 
 
-class RandomPruning(Section):
+class RandomPruning(Record):
     """The method `random`."""
 
     draw: Int = setting(0, "index of an independent random draw of heads", ge=0)
 
 
-class Voita(Section):
+class Voita(Record):
     """The gates of the method `voita`."""
 
     epochs: Int = setting(3, "passes over the rows for each penalty tried", ge=1)
@@ -388,7 +384,7 @@ class Voita(Section):
     trials: Int = setting(8, "largest number of penalties tried", ge=1)
 
 
-class Config(Section):
+class Config(Record):
     """All settings of a run. Build one with `make_config`."""
 
     seed: Int = setting(0, "seed of all random numbers", ge=0)

@@ -127,7 +127,7 @@ def _describe_unknown(key: str, known: Mapping[str, SettingInfo]) -> str:
         return (
             f"'{key}' is a group of settings, not a setting; name one of them, such as {section[0]}"
         )
-    name = show_name(key)
+    name = show_name(str(key))
     return f"Unknown setting '{name}'.{suggest(name, known)} 'auber list settings' lists all"
 
 

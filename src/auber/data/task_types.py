@@ -58,6 +58,11 @@ def task_type_of_class(class_name: str | None) -> TaskType | None:
     return None
 
 
+def task_type_of_config(config: PreTrainedConfig) -> TaskType | None:
+    """Return the task type of the class that a config names; None if it names none of these."""
+    return task_type_of_class(str(config.architectures[0]) if config.architectures else None)
+
+
 TASK_TYPES = {
     task_type.name: task_type
     for task_type in (

@@ -55,7 +55,7 @@ class Texts:
         # Import numpy, which `auber list` does without.
         from auber.data.splits import set_aside_texts
 
-        rows = self._make_rows(task_type, is_number=label_names is None)
+        rows = self.make_rows(task_type, is_number=label_names is None)
         train, dev = set_aside_texts(rows, self.groups, DEV_SHARE)
         groups = None if self.groups is None else tuple(self.groups[row] for row in dev)
         return TaskData(
@@ -68,7 +68,8 @@ class Texts:
             groups=groups,
         )
 
-    def _make_rows(self, task_type: TaskType, *, is_number: bool) -> AnyRows:
+    def make_rows(self, task_type: TaskType, *, is_number: bool = False) -> AnyRows:
+        """Return the texts as rows of a task type, with placeholders for labels."""
         columns = self.columns
         has_words = not isinstance(columns[0][0], str)
         fits = {

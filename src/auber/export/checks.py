@@ -19,18 +19,10 @@ from torch import Tensor, nn
 
 from auber.data.encoding import EncodedRows, encode_split
 from auber.data.files import read_records
-from auber.data.rows import (
-    Answer,
-    AnyRows,
-    QuestionRows,
-    Rows,
-    TextRows,
-    WordRows,
-    check_text,
-    check_words,
-)
+from auber.data.rows import check_text, check_words
 from auber.data.targets import AnyTargets, Labels, Spans, Tags, Vectors
 from auber.data.task import TaskData
+from auber.data.texts import Texts
 from auber.data.user_rows import split_names
 from auber.errors import CheckpointError, TaskError
 from auber.export import WARN_ABOVE
@@ -194,16 +186,7 @@ def read_rows(source: Source, path: Path, text: str | None) -> EncodedRows:
         )
     texts = [tuple(column) for column in zip(*values, strict=True)]
     # Labels are needed to encode rows, but only the models' answers are compared.
-    rows: AnyRows
-    if kind.name == "tokens":
-        rows = WordRows(texts[0], tuple((0,) * len(words) for words in texts[0]))
-    elif kind.name == "spans":
-        answers = tuple((Answer(context[:1], 0),) for context in texts[1])
-        rows = QuestionRows(texts[0], texts[1], answers)
-    elif kind.name == "embeddings":
-        rows = TextRows(texts[0], (None,) * len(values))
-    else:
-        rows = Rows.from_columns(texts, [0] * len(values))
+    rows = Texts(str(path), tuple(texts)).make_rows(kind)
     task = TaskData(str(path), rows, rows, ("O",), kind.metric)
     return encode_split(source.tokenizer, task, "dev", source.row_length)
 

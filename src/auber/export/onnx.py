@@ -2,8 +2,8 @@
 
 The graph takes any batch size and any length up to the model's positions. It returns in float32
 what the model returns: `logits`, `start_logits` and `end_logits`, or for a sentence encoder the
-pooled `sentence_embedding`. onnx and onnxruntime are only
-imported when they are needed, and the telemetry of onnxruntime is switched off.
+pooled `sentence_embedding`. onnx and onnxruntime are only imported when they are needed, and the
+telemetry of onnxruntime is switched off.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from auber.export.source import Source, in_float32
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.random_rows import random_rows
+from auber.models.source import one_line
 from auber.training.outputs import VECTORS, outputs_of
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def write_graph(model: PreTrainedModel, path: Path, inputs: Sequence[str]) -> No
                 verbose=False,
             )
         except torch.onnx.errors.OnnxExporterError as error:
-            reason = str(error.__cause__ or error).strip().splitlines()[0]
+            reason = one_line(error.__cause__ or error)
             raise CheckpointError(
                 f"{type(model).__name__}: torch cannot write it as an ONNX graph ({reason}); "
                 "try the versions constraints.txt names"

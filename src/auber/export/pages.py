@@ -42,7 +42,7 @@ _SHARES_OF_ROWS = ("accuracy", "span_exact")
 def write_card(source: Source, place: str) -> str:
     """Return the model card as Markdown; `place` is what a reader passes to `from_pretrained`."""
     result = source.result
-    metric = None if result is None else result.metric
+    metric = "" if result is None else result.metric
     interval = None
     if result is not None and metric in _SHARES_OF_ROWS and result.dev.rows:
         low, high = accuracy_interval(result.dev.score, result.dev.rows)
@@ -52,7 +52,7 @@ def write_card(source: Source, place: str) -> str:
         source,
         tag=_PIPELINE_TAGS[source.task_type.name],
         # Agreement with another model is no metric of a task.
-        metric=None if result is None or result.answered else _hub_metric(result.metric),
+        metric=None if result is None or result.answered else _HUB_METRICS.get(metric, metric),
         measure=result and name_measure(result.metric, answered=result.answered),
         model_type=source.model.config.model_type,
         architecture=type(source.model).__name__,
@@ -64,10 +64,6 @@ def write_card(source: Source, place: str) -> str:
         lines=len(MODELING_FILE.read_text(encoding="utf-8").splitlines()),
         place=place,
     )
-
-
-def _hub_metric(name: str) -> str:
-    return _HUB_METRICS.get(name, name)
 
 
 def write_graph_page(source: Source, graph: str, *, is_int8: bool) -> str:

@@ -21,7 +21,7 @@ import torch
 from pydantic import AfterValidator, AliasChoices, AliasPath, Field
 
 from auber.config.values import parse_only
-from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_class
+from auber.data.task_types import TASK_TYPES, TaskType, task_type_of_config
 from auber.errors import ConfigError, PlanError, RunError
 from auber.export.speed import USUAL_LENGTH
 from auber.metrics.task_metrics import METRICS
@@ -227,8 +227,7 @@ def _distinguish(named: Sequence[tuple[str, Path]]) -> list[str]:
 def _make_subject(name: str, source: _Source, model: str | None) -> Subject:
     if source.model is not None:
         config, plan = read_config(model_folder(source.model))
-        named = str(config.architectures[0]) if config.architectures else None
-        return Subject(name, task_type_of_class(named) or TASK_TYPES["sequence"], config, plan)
+        return Subject(name, task_type_of_config(config) or TASK_TYPES["sequence"], config, plan)
     path, result = source.path, source.result
     assert result is not None, "a model folder has its model"
     if model is None:

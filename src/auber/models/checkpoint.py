@@ -15,7 +15,9 @@ import copy
 import hashlib
 import json
 import logging
+import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
@@ -27,10 +29,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from auber.data.task_types import TASK_TYPES, TaskType, get_task_type, task_type_of_class
+from auber.data.task_types import TASK_TYPES, TaskType, get_task_type, task_type_of_config
 from auber.data.user_rows import TO_PREDICT, USUAL_CLASSES, are_numbers
 from auber.errors import CheckpointError, ModelError
-from auber.models.encoders import REMOVED_HEADS, encoder_of, family_of
+from auber.models.encoders import REMOVED_HEADS, encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.pooling import Modules, Pooling, attach_modules, modules_of
 from auber.models.remote_code import MODELING_FILE, auto_map, needs_code
@@ -56,8 +58,13 @@ logger = logging.getLogger(__name__)
 
 _EMBEDDINGS = TASK_TYPES["embeddings"]
 
+# Patterns of tensors that may be missing. The hidden states of an encoder do not read its pooler.
+_NOTHING, _POOLER = "(?!)", r"pooler\."
+
 # transformers before 4.31 stored these; the model creates them itself.
 _OLD_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+
+_NEW_NUMBERS = 10_000_000  # that a model may have besides twice those of its weights: a new head
 
 
 class Classifier(NamedTuple):
@@ -173,11 +180,9 @@ def load(
     check_weights(folder, config)
     named = (config.architectures or [None])[0]
     classes = {cls.__name__: cls for cls in _classes(config)}
-    modules = None
-    if is_encoder(config):
-        modules = read_modules(folder)
-        if modules is not None:  # sentence-transformers loads the encoder of any architecture
-            named = _EMBEDDINGS.model_class(config).__name__
+    modules = read_modules(folder) if _is_encoder(config) else None
+    if modules is not None:  # sentence-transformers loads the encoder of any architecture
+        named = _EMBEDDINGS.model_class(config).__name__
     if named not in classes:
         raise CheckpointError(
             f"{folder}: its architecture must be {' or '.join(classes)}, found {named}"
@@ -186,12 +191,10 @@ def load(
     if plan:
         model = _load_pruned(folder, config, plan, classes[named], options)
     else:
+        may_lack = _NOTHING if modules is None else _POOLER
+        remedy = "save the model again"
         with _drawing(0, "unused weights"):
-            model, missing = _load_plain(folder, config, classes[named], dtype="auto", **options)
-        if missing := [name for name in missing if modules is None or not _is_unused(name)]:
-            raise CheckpointError(
-                f"{folder}: the weights lack {_some(missing)}; save the model again"
-            )
+            model = _load_plain(folder, config, classes[named], may_lack, remedy, "auto", **options)
     attach_modules(model, modules)
     if device is not None:
         model.to(device)
@@ -256,26 +259,24 @@ def _load_pruned(
     from transformers.initialization import no_init_weights
 
     tensors = _read_tensors(folder)
-    # Checked before building the model: a damaged config could ask for more than the memory holds.
-    neurons = getattr(config, family_of(config.model_type).intermediate_key)
-    largest = max((tensor.numel() for tensor in tensors.values()), default=0)
-    if neurons - max(map(len, plan.neurons.values()), default=0) > largest:
-        raise CheckpointError(
-            f"{folder}: its config.json has layers of {neurons} neurons, its largest weight has "
-            f"{largest} numbers; save the model again"
-        )
-    # A model built on the meta device would lose the buffers that are in no file.
-    with no_init_weights(), report_damage(f"{folder}: cannot be loaded"):
-        model = cls._from_config(config, **options)
-    remove(model, plan, allow_empty_layers=True)
-    try:
-        model.load_state_dict(tensors, assign=True)  # assigned, not copied, to keep each dtype
-    except RuntimeError as error:  # with all problems, from its second line on
-        problems = " ".join(str(error).split("\n\t", 1)[-1].split())
-        raise CheckpointError(
-            f"{folder}: the weights do not fit the recorded units ({problems:.300}); restore "
-            "config.json or save the model again"
-        ) from error
+    # First on the meta device, which has no memory: a hostile config could ask for all of it. What
+    # is built there lacks the buffers that are in no file.
+    for device in ("meta", "cpu"):
+        with (
+            torch.device(device),
+            no_init_weights(),
+            report_damage(f"{folder}: cannot be loaded"),
+        ):
+            model = cls._from_config(copy.deepcopy(config), **options)
+        remove(model, plan, allow_empty_layers=True)
+        try:
+            model.load_state_dict(tensors, assign=True)  # assigned, not copied, to keep each dtype
+        except RuntimeError as error:  # with all problems, from its second line on
+            problems = " ".join(str(error).split("\n\t", 1)[-1].split())
+            raise CheckpointError(
+                f"{folder}: the weights do not fit the recorded units ({problems:.300}); restore "
+                "config.json or save the model again"
+            ) from error
     return model
 
 
@@ -294,10 +295,15 @@ def _load_plain(
     source: str | Path,
     config: PreTrainedConfig,
     cls: type[PreTrainedModel],
-    **options: Any,
-) -> tuple[PreTrainedModel, list[str]]:
-    """Load an unpruned model through transformers; return it and the tensors that were missing."""
+    may_lack: str,
+    remedy: str,
+    dtype: torch.dtype | str,
+    **options: str,
+) -> PreTrainedModel:
+    """Load an unpruned model through transformers; draw what it `may_lack` (a pattern)."""
     name, revision = HubName.of(str(source))
+    if Path(source).is_dir():
+        _require_weights_for(Path(source), config, cls)
     with _no_load_report(), report_damage(f"{source}: cannot be loaded"), reading_hub(name):
         model, report = cls.from_pretrained(
             name,
@@ -307,6 +313,7 @@ def _load_plain(
             trust_remote_code=False,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # for an error of our own
+            dtype=dtype,
             **options,
         )
     if unfit := sorted(name for name, *_ in report["mismatched_keys"]):
@@ -315,7 +322,32 @@ def _load_plain(
             "others; if transformers 4 pruned heads, restore pruned_heads in config.json and run "
             "'auber import', otherwise save or download the model again"
         )
-    return model, sorted(report["missing_keys"])
+    if missing := [name for name in report["missing_keys"] if not re.match(may_lack, name)]:
+        raise CheckpointError(f"{source}: the weights lack {_some(missing)}; {remedy}")
+    return model
+
+
+def _require_weights_for(
+    folder: Path, config: PreTrainedConfig, cls: type[PreTrainedModel]
+) -> None:
+    """Raise `CheckpointError` if a config asks for far more numbers than the weights hold.
+
+    Transformers would draw the others, in memory that a hostile config decides.
+    """
+    from safetensors import safe_open
+    from transformers.initialization import no_init_weights
+
+    held = 0
+    for path in weight_files(folder):
+        with report_damage(f"{path}: is damaged"), safe_open(path, framework="pt") as file:
+            held += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    with torch.device("meta"), no_init_weights(), report_damage(f"{folder}: cannot be loaded"):
+        asked = cls._from_config(copy.deepcopy(config)).num_parameters()
+    if asked > 2 * held + _NEW_NUMBERS:
+        raise CheckpointError(
+            f"{folder}: its config.json describes {asked} numbers, its weights hold {held}; save "
+            "or download the model again"
+        )
 
 
 @contextmanager
@@ -370,13 +402,12 @@ def load_classifier(
         raise CheckpointError(
             f"'{source}' is a pruned model; download it and give the local folder"
         )
-    if kind == _EMBEDDINGS.name:
-        return _load_sentence_encoder(source, config, plan, device)
-    is_trained = _has_classifier(source, config, get_task_type(kind))
-    names = list(label_names) if label_names is not None else None
-    if is_trained:
+    wanted, names = get_task_type(kind), None if label_names is None else list(label_names)
+    is_trained, classes = _has_head(source, config, wanted), None
+    if is_trained and wanted.label:
         check_labels(str(source), config, num_labels, names)
-    classes = classes_of(config) if is_trained else None
+        classes = classes_of(config)
+    modules = None if wanted.label else read_modules(source)
     tokenizer = load_tokenizer(source)
     check_vocabulary(str(source), config, tokenizer)
     if not plan:
@@ -385,9 +416,9 @@ def load_classifier(
             raise ModelError(
                 f"{num_labels} labels need as many names, found {len(names)}: {', '.join(names)}"
             )
-        if config.num_labels != num_labels:
+        if wanted.label and config.num_labels != num_labels:
             config.num_labels = num_labels
-        model = _load_unpruned_classifier(source, config, get_task_type(kind), is_trained, seed)
+        model = _load_unpruned(source, config, wanted, is_trained, seed)
     elif is_trained:
         model = load(source).float()
     else:
@@ -395,47 +426,12 @@ def load_classifier(
             f"{source}: is a pruned encoder without a classifier; start from one with a classifier"
         )
     name_outputs(model, names, is_regression=is_regression, kind=kind)
+    if not wanted.label:
+        attach_modules(model, modules)
+        require_modules(model, str(source))
     if device is not None:
         model.to(device)
     return Classifier(model.eval(), tokenizer, is_trained, classes)
-
-
-def is_encoder(config: PreTrainedConfig) -> bool:
-    """Return whether a checkpoint has no head that this package knows."""
-    named = str(config.architectures[0]) if config.architectures else None
-    return task_type_of_class(named) in (None, _EMBEDDINGS)
-
-
-def _load_sentence_encoder(
-    source: str | Path,
-    config: PreTrainedConfig,
-    plan: PruningPlan,
-    device: str | torch.device | None,
-) -> Classifier:
-    """Load an encoder with its modules; without any, its tokens are averaged and normalised."""
-    if not is_encoder(config):
-        raise CheckpointError(
-            f"{source}: has a head ({', '.join(config.architectures or [])}), and embeddings need "
-            "an encoder without one; give the encoder alone, or rows for that head"
-        )
-    modules, tokenizer = read_modules(source), load_tokenizer(source)
-    check_vocabulary(str(source), config, tokenizer)
-    if plan:
-        model = load(source).float()
-    else:
-        check_weights(source, config)
-        cls = _EMBEDDINGS.model_class(config)
-        with _drawing(0, "unused weights"):
-            model, missing = _load_plain(source, config, cls, dtype=torch.float32)
-        if missing := [name for name in missing if not _is_unused(name)]:
-            raise CheckpointError(
-                f"{source}: the weights lack {_some(missing)}; use a complete checkpoint"
-            )
-    attach_modules(model, modules)
-    require_modules(model, str(source))
-    if device is not None:
-        model.to(device)
-    return Classifier(model.eval(), tokenizer, is_trained=True)
 
 
 def require_modules(model: PreTrainedModel, name: str) -> None:
@@ -447,11 +443,6 @@ def require_modules(model: PreTrainedModel, name: str) -> None:
             MODULES,
         )
         attach_modules(model, Modules(Pooling(), {}))
-
-
-def _is_unused(name: str) -> bool:
-    """Return whether a tensor of an encoder does not change its hidden states."""
-    return name.startswith("pooler.")
 
 
 def name_outputs(
@@ -502,36 +493,41 @@ def check_vocabulary(
         )
 
 
-def _has_classifier(source: str | Path, config: PreTrainedConfig, wanted: TaskType) -> bool:
-    """Return whether a checkpoint has a trained classifier; raise if it is of another type."""
-    architecture = str(config.architectures[0]) if config.architectures else None
-    found = task_type_of_class(architecture)
+def _is_encoder(config: PreTrainedConfig) -> bool:
+    """Return whether a checkpoint has no head that this package knows."""
+    return task_type_of_config(config) in (None, _EMBEDDINGS)
+
+
+def _has_head(source: str | Path, config: PreTrainedConfig, wanted: TaskType) -> bool:
+    """Return whether a checkpoint has what the task type needs; raise if it has another head."""
+    if wanted == _EMBEDDINGS:
+        if not _is_encoder(config):
+            raise CheckpointError(
+                f"{source}: has a head ({', '.join(config.architectures or [])}), and embeddings "
+                "need an encoder without one; give the encoder alone, or rows for that head"
+            )
+        return True
+    found = task_type_of_config(config)
     if found not in (None, _EMBEDDINGS, wanted):
         # Its tensors may have the same names and shapes, and would be loaded as if they fitted.
         raise CheckpointError(
-            f"{source}: its classifier is one for {found.name} ({architecture}), the task is of "
-            f"kind {wanted.name} (...{wanted.ending}); start from a model of that kind, or from "
-            "the encoder without a classifier"
+            f"{source}: its classifier is one for {found.name} ({config.architectures[0]}), the "
+            f"task is of kind {wanted.name} (...{wanted.ending}); start from a model of that kind, "
+            "or from the encoder without a classifier"
         )
     return found == wanted
 
 
-def _load_unpruned_classifier(
-    source: str | Path, config: PreTrainedConfig, task_type: TaskType, is_trained: bool, seed: int
+def _load_unpruned(
+    source: str | Path, config: PreTrainedConfig, wanted: TaskType, is_trained: bool, seed: int
 ) -> PreTrainedModel:
-    """Load a classifier in float32; an untrained one is drawn from `seed`."""
-    with _drawing(seed, "classifier"):
-        cls = task_type.model_class(config)
-        model, missing = _load_plain(source, config, cls, dtype=torch.float32)
-    if not is_trained:
-        # A bare checkpoint lacks the classifier and may lack the pooler.
-        prefix = f"{model.base_model_prefix}."
-        pooler = f"{prefix}pooler."
-        missing = [
-            name for name in missing if name.startswith(prefix) and not name.startswith(pooler)
-        ]
-    if missing:
-        raise CheckpointError(
-            f"{source}: the weights lack {_some(missing)}; use a complete checkpoint"
-        )
-    return model
+    """Load a model in float32; an untrained classifier is drawn from `seed`."""
+    cls, remedy = wanted.model_class(config), "use a complete checkpoint"
+    may_lack, drawing = _NOTHING, _drawing(seed, "classifier")
+    if wanted == _EMBEDDINGS:
+        may_lack, drawing = _POOLER, _drawing(0, "unused weights")
+    elif not is_trained:  # a bare checkpoint lacks the classifier, and may lack the pooler
+        prefix = rf"{cls.base_model_prefix}\."
+        may_lack = f"(?!{prefix})|{prefix}{_POOLER}"
+    with drawing:
+        return _load_plain(source, config, cls, may_lack, remedy, torch.float32)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from auber.errors import AuberError, CheckpointError, ModelError, PlanError
+from auber.errors import AuberError, CheckpointError, ModelError, PlanError, show_value
 from auber.models.encoders import (
     INTERMEDIATE_SIZES,
     REMOVED_HEADS,
@@ -40,6 +40,10 @@ _CONVERT = (
     f"convert it to {WEIGHTS}: in the transformers that wrote it, "
     "model.save_pretrained(..., safe_serialization=True)"
 )
+# The keys of sizes, in all families. A configuration of transformers makes a name for each label,
+# so they are checked before anything is made.
+_SIZE_KEY = re.compile(r"(\w+_)?(size|dim|layers?|heads|embeddings|labels|buckets|positions)")
+_LARGEST_SIZE = 2**20
 # Where transformers would look for code (beside the model, on the Hub, in a kernel of the Hub) or
 # for another weight file. Folders of this package have `auto_map`, for users without the package.
 _POINTERS = (
@@ -191,6 +195,12 @@ def _make_config(data: dict[str, Any], where: str) -> tuple[PreTrainedConfig, Pr
             f"{where}: the model is quantised (quantization_config), and quantised weights cannot "
             "be pruned; give the model it was made from"
         )
+    for key, value in data.items():
+        if _SIZE_KEY.fullmatch(key) and type(value) is int and value > _LARGEST_SIZE:
+            raise CheckpointError(
+                f"{where}: {key} must be at most {_LARGEST_SIZE}, found {show_value(value)}; save "
+                "or download the model again"
+            )
     legacy = data.pop(LEGACY_REMOVED_HEADS, None)
     heads = data.pop(REMOVED_HEADS, None) or legacy or {}
     neurons, sizes = data.pop(REMOVED_NEURONS, None) or {}, data.pop(INTERMEDIATE_SIZES, None)

@@ -69,11 +69,9 @@ def _describe_share(record: RunRecord) -> str:
 def find_interval(record: RunRecord, score: float | None = None) -> tuple[float, float] | None:
     """Return the 95 % interval of an accuracy or of its change in points, None for other metrics.
 
-    `score` is that of one of several sizes; without it, the run's.
-
-    It is that of Agresti and Coull, of a difference that of Agresti and Caffo: without pseudo-rows
-    a perfect score would seem certain. The two models of a difference are treated as independent,
-    so it is conservative.
+    `score` is that of one of several sizes; without it, the run's. The interval is that of Agresti
+    and Coull, of a difference that of Agresti and Caffo: without pseudo-rows a perfect score would
+    seem certain. The two models of a difference are treated as independent, so it is conservative.
     """
     if record.metric != "accuracy" or not record.dev_rows:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -87,108 +88,116 @@ _BRIEF = ("task", "method", "P", "dev", "difference interval", "corrected p")
 
 def all_tables(report: Report) -> tuple[Table, ...]:
     """Return every table of a report in the order of reading."""
-    left_out: tuple[str, ...] = ()
-    if report.left_out:
-        names = "; ".join(f"{run.folder} ({run.reason})" for run in report.left_out)
-        number = len(report.left_out)
-        has = "has no result and is" if number == 1 else "have no result and are"
-        left_out = (f"{count(number, 'run')} {has} in no number here: {names}.",)
-
-    def make(
-        name: str,
-        title: str,
-        rows: Callable[[Section], Iterable[Row]],
-        columns: Sequence[str],
-        *notes: str,
-        **options: Any,
-    ) -> Table:
-        found = [
-            {"model": section.model, "protocol": section.protocol, **row}
-            for section in report.sections
-            for row in rows(section)
-        ]
-        titles = ["model", "protocol", *columns]
-        # Lists, because from rows that lack a column pandas would make numbers that are no number.
-        data = [[row.get(title) for title in titles] for row in found]
-        parts = {}
-        for each in report.sections:
-            missing = (f"Missing so far: {'; '.join(each.missing)}.",) if each.missing else ()
-            parts[each.model, each.protocol] = SectionNotes(
-                each.name, each.label, (*missing, *each.notes)
-            )
-        frame = pd.DataFrame(data, columns=titles, dtype=object)
-        return Table(name, title, frame, parts=parts, notes=(*notes, *left_out), **options)
-
-    def methods(
-        name: str, title: str, reference: str, rows: Callable[[Section], Iterable[Row]], empty: str
-    ) -> Table:
-        against = f"against {reference}"
-        columns = (*_METHODS, against, "warnings", "published P", "published dev")
-
-        def judged(section: Section) -> Iterable[Row]:
-            for row in rows(section):
-                score, removed = published(row["task"], row["method"])
-                words = {against: row["verdict"], "warnings": "; ".join(row["flags"])}
-                yield {**row, **words, "published P": removed, "published dev": score}
-
-        return make(
-            name,
-            title,
-            judged,
-            columns,
-            _SCORES,
-            RULE,
-            _PUBLISHED,
-            hidden=(*_PAGE, *_DATA),
-            brief=_BRIEF,
-            empty=empty,
-        )
-
     tasks = pd.DataFrame(report.tasks, dtype=object)
-    return (
-        Table("table1", "Table 1: the tasks", tasks, notes=(_TASKS, *left_out)),
-        methods(
+    tables = (
+        Table("table1", "Table 1: the tasks", tasks, notes=(_TASKS,)),
+        _compare_methods(
+            report,
             "table2",
             "Table 2: the methods",
             CONTROL,
             lambda section: section.methods,
             "No run of a method other than ablations.",
         ),
-        methods(
+        _compare_methods(
+            report,
             "table3",
             f"Table 3: {SUBJECT} and its ablations",
             SUBJECT,
             lambda section: section.ablations,
             "No run of an ablation.",
         ),
-        make(
+        _make_table(
+            report,
             "comparisons",
             "Comparison with each other method",
             _pooled,
             (*_PAIRS, *_DIFFERENCE, "verdict"),
-            _COMPARISONS,
-            RULE,
+            notes=(_COMPARISONS, RULE),
             hidden=_DATA,
             brief=("against", "tasks", "pairs", "difference interval", "corrected p"),
             empty="No run has a run of another method of the same task and seed.",
         ),
-        make(
+        _make_table(
+            report,
             "overfitting",
             f"Overfitting, against {CONTROL}",
             _gaps,
             (*_PAIRS, *_PARTS_OF_GAPS, *(f"gap {name}" for name in _DIFFERENCE), "verdict"),
-            _OVERFITTING,
-            RULE,
+            notes=(_OVERFITTING, RULE),
             hidden=tuple(f"gap {name}" for name in _DATA),
             empty=f"No run has a run of {CONTROL} of the same task and seed.",
         ),
-        make(
+        _make_table(
+            report,
             "costs",
             "Cost of a run",
             lambda section: section.rows,
             ("task", "method", "seeds", *COSTS),
-            _COSTS,
+            notes=(_COSTS,),
         ),
+    )
+    if not report.left_out:
+        return tables
+    names = "; ".join(f"{run.folder} ({run.reason})" for run in report.left_out)
+    number = len(report.left_out)
+    has = "has no result and is" if number == 1 else "have no result and are"
+    left_out = f"{count(number, 'run')} {has} in no number here: {names}."
+    return tuple(replace(table, notes=(*table.notes, left_out)) for table in tables)
+
+
+def _make_table(
+    report: Report,
+    name: str,
+    title: str,
+    rows: Callable[[Section], Iterable[Row]],
+    columns: Sequence[str],
+    **options: Any,
+) -> Table:
+    """Return a table of the rows of all sections; `options` are fields of `Table`."""
+    titles = ["model", "protocol", *columns]
+    # Lists, because from rows that lack a column pandas would make numbers that are no number.
+    data = [
+        [section.model, section.protocol, *(row.get(title) for title in columns)]
+        for section in report.sections
+        for row in rows(section)
+    ]
+    parts = {}
+    for each in report.sections:
+        missing = (f"Missing so far: {'; '.join(each.missing)}.",) if each.missing else ()
+        notes = (*missing, *each.notes)
+        parts[each.model, each.protocol] = SectionNotes(each.name, each.label, notes)
+    frame = pd.DataFrame(data, columns=titles, dtype=object)
+    return Table(name, title, frame, parts=parts, **options)
+
+
+def _compare_methods(
+    report: Report,
+    name: str,
+    title: str,
+    reference: str,
+    rows: Callable[[Section], Iterable[Row]],
+    empty: str,
+) -> Table:
+    """Return a table of methods, each with its verdict against a reference."""
+    against = f"against {reference}"
+
+    def judged(section: Section) -> Iterable[Row]:
+        for row in rows(section):
+            score, removed = published(row["task"], row["method"])
+            words = {against: row["verdict"], "warnings": "; ".join(row["flags"])}
+            yield {**row, **words, "published P": removed, "published dev": score}
+
+    return _make_table(
+        report,
+        name,
+        title,
+        judged,
+        (*_METHODS, against, "warnings", "published P", "published dev"),
+        notes=(_SCORES, RULE, _PUBLISHED),
+        hidden=(*_PAGE, *_DATA),
+        brief=_BRIEF,
+        empty=empty,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import ConfigDict, Field, model_validator
 
 from auber.errors import RunError
-from auber.run.records import MOST_HEADS, Plan, Share
+from auber.run.records import MOST_HEADS, Plan, Share, require_heads
 from auber.run.result_record import (
     AgreementRecord,
     ComparedRecord,
@@ -156,8 +156,7 @@ class RunRecord(Record):
 
     @model_validator(mode="after")
     def _check_sizes(self) -> RunRecord:
-        if self.layers * self.heads > MOST_HEADS:
-            raise ValueError(f"must have at most {MOST_HEADS} heads")
+        require_heads(self.layers, self.heads)
         if "total" not in self.times:
             raise ValueError("must have the seconds in total under 'times'")
         return self

@@ -10,6 +10,7 @@ unpruned one, on rows that it was not tuned on.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +34,7 @@ from auber.metrics.tags import NO_TAG, read_scheme
 from auber.metrics.task_metrics import get_metric, predicts_one_vector
 from auber.models.checkpoint import classes_of
 from auber.models.sentence_files import read_modules
-from auber.models.source import read_config
+from auber.models.source import read_config, report_damage
 from auber.run import files
 from auber.run.folder import Run
 from auber.run.request import Request
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
 SPLITS = ("train", "dev")
+_AGAIN = "the unpruned model answers again"
 
 # What is measured besides the metric of the task: the reward, and what is easy to read.
 _MEASURES = {
@@ -116,7 +118,9 @@ def answer_texts(request: Request, run: Run, progress: Progress) -> Request:
         record = run.finish_stage(
             ANSWERS, {"seconds": seconds, "answers_sha256": digest_file(path)}
         )
-    outputs = _read(path, record.answers_sha256)
+    model = request.start.model
+    width = model.config.hidden_size if task.kind == "embeddings" else model.config.num_labels
+    outputs = _read(path, record.answers_sha256, encoded, width)
     rows = {
         split: replace(
             unanswered := getattr(task, split),
@@ -169,17 +173,30 @@ def _write(
     write_bytes(path, save(outputs), durable=True)
 
 
-def _read(path: Path, digest: str | None) -> dict[str, Tensor]:
-    """Return the stored outputs if they are those that the run wrote."""
+def _read(
+    path: Path, digest: str | None, encoded: Mapping[str, EncodedRows], width: int
+) -> dict[str, Tensor]:
+    """Return the stored outputs, `width` numbers each, if they are those that the run wrote."""
     from safetensors.torch import load
 
-    if (found := digest_file(path)) != digest:
+    with report_damage(f"{path}: cannot be read", f"delete it: {_AGAIN}"):
+        data = path.read_bytes()
+    if (found := hashlib.sha256(data).hexdigest()) != digest:
         raise RunError(
             f"{path}: must be the file the run wrote (sha256 {digest}), found another (sha256 "
-            f"{found}): it is damaged or was changed; put a copy of it back, or delete it: the "
-            "unpruned model answers again"
+            f"{found}): it is damaged or was changed; put a copy of it back, or delete it: {_AGAIN}"
         )
-    outputs: dict[str, Tensor] = load(path.read_bytes())
+    # A run from elsewhere may have the digest of any file.
+    with report_damage(f"{path}: is damaged", f"delete it: {_AGAIN}"):
+        outputs: dict[str, Tensor] = load(data)
+        for split, rows in encoded.items():
+            by_token = rows.kind in ("tokens", "spans")
+            count = sum(rows.lengths) if by_token else len(rows)
+            shape = tuple(outputs[split].shape)
+            if shape != (count, width) or not outputs[split].isfinite().all():
+                raise ValueError(
+                    f"{split} must be {count} rows of {width} finite numbers, found {shape}"
+                )
     return outputs
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from auber.data.encoding import EncodedRows
-from auber.errors import ModelError
+from auber.errors import ModelError, first_line
 from auber.metrics.task_metrics import get_metric
 from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
@@ -73,7 +73,7 @@ class Decisions:
         try:
             return method.choose_plan(work)
         except torch.OutOfMemoryError as error:
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise ModelError(
                 f"plan: the passes of method '{method.name}' over the rows do not fit into the "
                 f"memory of {hardware.name} ({reason}); free some of it, or lower max_length"
@@ -110,6 +110,8 @@ class Decisions:
             latency_reward=time_pay,
         )
         choice = choose(work)
+        if config.search.heads:
+            metered.score_many([given])  # a player of the user's own may not have asked for it
         seconds = time.perf_counter() - started
         known = metered.known
         search: dict[str, Any] = {

@@ -67,31 +67,11 @@ def load_fine_tuned(
     A missing classifier is drawn from `seed`, by default the seed of the settings.
     """
     if not isinstance(model, (str, Path)):
-        if not hasattr(model, "config"):
-            raise ConfigError(
-                "model: must be a folder, a hub name, a finished run or a live transformers model, "
-                f"found {type(model).__name__}"
-            )
-        if tokenizer is None:
-            raise ConfigError(NO_TOKENIZER)
         return _copy_live(model, tokenizer, task)
-    result = None
-    place = source = str(model)
-    if (run := files.find_run(source)) is not None:
-        recorded = files.read_result_record(run)
-        if recorded.data == task.content_hash:
-            _check_held_out(source, recorded, config)
-        elif files.is_run(source):
-            raise RunError(
-                f"{source}: was made with other rows (task {recorded.task}) than this run has "
-                f"(task {task.name}); start from a run made with the same, or from the pretrained "
-                "model"
-            )
-        if files.is_run(source):
-            result, place = recorded, str(run / "model")
-            files.check_digest(run / "model", result.model_sha256)
+    source = name = str(model)
+    result = _read_result(source, task, config)
     loaded = checkpoint.load_classifier(
-        place,
+        source if result is None else Path(source) / "model",
         num_labels=task.num_labels,
         label_names=task.label_names,
         is_regression=task.is_regression,
@@ -99,7 +79,6 @@ def load_fine_tuned(
         seed=config.seed if seed is None else seed,
     )
     encoder_of(loaded.model)  # raises for an unsupported architecture
-    name = source
     if Path(model).exists():
         source = str(Path(model).resolve())
         name = Path(source).name if result is None else result.model
@@ -114,10 +93,36 @@ def load_fine_tuned(
     )
 
 
+def _read_result(source: str, task: TaskData, config: Config) -> ResultRecord | None:
+    """Return the result of the run that a source is, None for others; raise if it does not fit."""
+    run, is_run = files.find_run(source), files.is_run(source)
+    if run is None:
+        return None
+    result = files.read_result_record(run)
+    if result.data == task.content_hash:
+        _check_held_out(source, result, config)
+    elif is_run:
+        raise RunError(
+            f"{source}: was made with other rows (task {result.task}) than this run has (task "
+            f"{task.name}); start from a run made with the same, or from the pretrained model"
+        )
+    if not is_run:
+        return None
+    files.check_digest(run / "model", result.model_sha256)
+    return result
+
+
 def _copy_live(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: TaskData
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, task: TaskData
 ) -> FineTuned:
     """Copy a live model as its folder would be read: in float32 and with the task's labels."""
+    if not hasattr(model, "config"):
+        raise ConfigError(
+            "model: must be a folder, a hub name, a finished run or a live transformers model, "
+            f"found {type(model).__name__}"
+        )
+    if tokenizer is None:
+        raise ConfigError(NO_TOKENIZER)
     name = type(model).__name__
     check_fit(model, tokenizer, task, f"the live {name}")
     copied = copy.deepcopy(model).float()

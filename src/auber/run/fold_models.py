@@ -79,7 +79,7 @@ class FoldModels:
         self._digests.clear()
 
     def _identify(self, fold: int, pruned: PreTrainedModel) -> str:
-        """Return what distinguishes a pruned fold model: its digest before, and its lost heads.
+        """Return what distinguishes a pruned fold model: its digest before, and the heads it lost.
 
         Hashing the weights once is enough, although every layer prunes a new copy.
         """

@@ -3,7 +3,7 @@
     run.json      what the run is (model, task, method, data); see `auber.run.resuming`
     config.toml   every setting
     splits.json   the rows of each part, by index
-    plan.json     the heads removed so far
+    plan.json     the units removed so far
     scores.jsonl  the ledger of scores
     events.jsonl  what happened, with numbers, in order
     stages/       NAME.json for each finished stage; the weights of the newest one, of the first and
@@ -238,7 +238,9 @@ class Run:
             self._create(identity, config)
         # All processes must decide alike, so the stages are read once, before any goes on.
         if not self.is_complete:
-            self._read_stages()
+            for path in sorted((self.folder / "stages").glob("*.json")):
+                data = records.read_json(path, find_remedy(path))
+                self._stages[path.stem] = self._parse_stage(path.stem, data)
         if changed:
             self._record_upgrade(changed, identity)
         wait_for_all()
@@ -283,11 +285,6 @@ class Run:
             changes = {"versions": identity.versions, "upgrades": self.upgrades}
             self._write_identity(recorded.model_copy(update=changes))
         self.log("upgraded", **upgrade.to_json())
-
-    def _read_stages(self) -> None:
-        for path in sorted((self.folder / "stages").glob("*.json")):
-            data = records.read_json(path, find_remedy(path))
-            self._stages[path.stem] = self._parse_stage(path.stem, data)
 
     def _parse_stage(self, name: str, data: Any) -> StageRecord:
         path = self.folder / "stages" / f"{name}.json"

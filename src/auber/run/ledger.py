@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from auber.errors import RunError
 from auber.run.records import ScoreLine
 from auber.search.methods import Mask
+from auber.system.files import cut_torn_line
 
 
 class Ledger:
@@ -30,7 +31,7 @@ class Ledger:
         self._scores: dict[tuple[str, int, Mask], float] = {}
         self._file: FileIO | None = None
         if os.path.lexists(path):  # a broken link must not pass for an empty ledger
-            self._read(cut_torn_line=writable)
+            self._read()
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -81,17 +82,16 @@ class Ledger:
                 os.truncate(self._file.fileno(), size)
             raise
 
-    def _read(self, *, cut_torn_line: bool) -> None:
+    def _read(self) -> None:
         try:
+            if self._writable:
+                cut_torn_line(self._path)
             data = self._path.read_bytes()
-            whole = data.rfind(b"\n") + 1
-            if cut_torn_line and whole < len(data):
-                os.truncate(self._path, whole)
         except OSError as error:
             raise RunError(
                 f"{self._path}: cannot be read ({error.strerror}); put a copy of it back"
             ) from error
-        for number, line in enumerate(data[:whole].splitlines(), 1):
+        for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
             try:
                 entry = ScoreLine.model_validate_json(line)
             except ValidationError as invalid:

@@ -4,7 +4,7 @@ A finished stage is never repeated. A run that was killed skips what is done, lo
 weights and goes on. Each stage draws from random generators of its own, so that the numbers do not
 depend on where a run was interrupted.
 
-All methods get the same tuning. A ranking removes its heads first and then goes through the tunings
+All methods get the same tuning. A ranking removes its units first and then goes through the tunings
 of the run it is matched with; a control does so with no head removed. Under protocol crossfit all
 layers are decided on fold models, and the plan is then applied to the pretrained model or to the
 fine-tuned one.

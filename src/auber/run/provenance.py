@@ -67,11 +67,6 @@ def typed_command() -> str:
     return shlex.join([*launch_words(), "auber", *sys.argv[1:]])
 
 
-def command_line() -> str:
-    """Return the running command without folders."""
-    return without_folders(typed_command())
-
-
 def without_folders(command: str) -> str:
     """Shorten the paths in a command to their last part, so that it reveals no folders."""
     try:

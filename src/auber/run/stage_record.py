@@ -12,6 +12,7 @@ from pydantic import Field
 from auber.run.records import Heads, Plan, Share
 from auber.search.methods import Mask
 from auber.system.records import Count, Number, Record
+from auber.training.timing import Ratio
 
 Index = Annotated[str, Field(pattern=r"^[0-9]{1,6}$")]  # a layer or a head as a key of an object
 ScoresByHead = dict[Index, dict[Index, Number]]
@@ -124,14 +125,6 @@ class SizeRecord(Record):
     gain: Number
 
 
-class RatioRecord(Record):
-    """A ratio of times with its 95 % interval."""
-
-    median: Number
-    low: Number
-    high: Number
-
-
 class TimingRecord(Record):
     """How much of a model's time one head takes."""
 
@@ -139,7 +132,7 @@ class TimingRecord(Record):
     heads: Count
     rows: Count
     length: Count
-    ratio: RatioRecord
+    ratio: Ratio  # of times, with and without heads
 
 
 class GateTrial(Record):

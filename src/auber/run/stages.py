@@ -106,7 +106,7 @@ def _by_fold_models(steps: Steps, effort: Effort, folds: int) -> Strategy:
 
 
 def _by_plan(steps: Steps, effort: Effort) -> Strategy:
-    """Decide all heads at once (rankings) or none (controls), then tune like a search."""
+    """Decide all units at once (rankings) or none (controls), then tune like a search."""
     request, method = steps.request, steps.request.method
     if request.sizes:
         return _by_sizes(steps, effort)

@@ -7,13 +7,12 @@ what all scorers share.
 """
 
 from auber.scoring.base import Mask, MaskScorer, check_caution, standard_errors
-from auber.scoring.crossfit import CrossFitPlanScorer, CrossFitScorer, Fold
+from auber.scoring.crossfit import CrossFitScorer, Fold
 from auber.scoring.scorer import VERSION, LayerScorer, PlanScorer
 from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, open_workers
 
 __all__ = [
     "VERSION",
-    "CrossFitPlanScorer",
     "CrossFitScorer",
     "DeviceWorkers",
     "Fold",

@@ -119,11 +119,6 @@ class MaskScorer(Scorer):
         return PruningPlan({self.layer: heads})
 
 
-def place_of(layer: int | None) -> str:
-    """Return what a scorer's messages begin with."""
-    return "whole model" if layer is None else f"layer {layer}"
-
-
 def present_units(model: PreTrainedModel, layers: Sequence[int]) -> dict[Site, tuple[int, ...]]:
     """Return the units that each layer still has."""
     encoder = encoder_of(model)

@@ -1,7 +1,7 @@
 """Cross-fitting: each row of the reward set is scored by the fold model trained without it.
 
-Each fold has a scorer for its rows: a `LayerScorer`, or for the whole model a `PlanScorer`. Their
-statistics are combined, and the metric is computed once, over all rows. A metric that fits a scale
+Each fold has a `LayerScorer` for its rows. Their statistics are combined, and the metric is
+computed once, over all rows. A metric that fits a scale
 and biases to the outputs fits them for each fold: fold models are calibrated differently, and a
 shift or scale of one model's logits must not change the score. Such a metric is a mean over rows,
 and the terms are combined.
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,8 +24,8 @@ from auber.data.encoding import EncodedRows
 from auber.errors import ModelError, TaskError
 from auber.metrics.task_metrics import settle
 from auber.models.plan import PruningPlan
-from auber.scoring.base import MaskScorer, Scorer, place_of, present_units
-from auber.scoring.scorer import LayerScorer, PlanScorer
+from auber.scoring.base import MaskScorer, present_units
+from auber.scoring.scorer import LayerScorer
 from auber.training.devices import Hardware
 
 if TYPE_CHECKING:
@@ -43,15 +43,15 @@ class Fold(NamedTuple):
 Folds = Sequence[Fold | tuple["PreTrainedModel", EncodedRows]]
 
 
-class _CrossFit(Scorer):
-    """Scores the rows of each fold with its model; folds without rows are ignored."""
+class CrossFitScorer(MaskScorer):
+    """Scores masks of one layer over all folds; folds without rows are ignored."""
 
-    def __init__(self, folds: Folds, layer: int | None, metric: str, hardware: Hardware) -> None:
+    def __init__(self, folds: Folds, layer: int, metric: str, hardware: Hardware) -> None:
         named = [Fold(*fold) for fold in folds]
         filled = [fold for fold in named if len(fold.rows)]
         if not filled:
             raise TaskError(
-                f"{place_of(layer)}: at least one fold must have rows, found none in {len(folds)} "
+                f"layer {layer}: at least one fold must have rows, found none in {len(folds)} "
                 "folds; add rows"
             )
         super().__init__(named[0].model, layer, metric)
@@ -60,10 +60,8 @@ class _CrossFit(Scorer):
             self.metric = self.metric.of_terms()
         for fold, (model, _, _) in enumerate(named):
             self._require_same_units(fold, model)
-        make = PlanScorer if layer is None else partial(LayerScorer, layer=layer)
-        given: dict[str, Any] = {"metric": metric, "hardware": hardware, "sharing": len(filled)}
-        self._scorers: list[Scorer] = [
-            make(model=model, rows=rows, identity=identity, **given)
+        self._scorers = [
+            LayerScorer(model, layer, rows, metric, hardware, len(filled), identity)
             for model, rows, identity in filled
         ]
 
@@ -73,9 +71,8 @@ class _CrossFit(Scorer):
         keys = [scorer.key for scorer in self._scorers]
         if len(keys) == 1:
             return keys[0]
-        keys += (
-            ["fitted by fold"] if self._terms else []
-        )  # earlier versions fitted all rows at once
+        if self._terms:  # earlier versions fitted all rows at once
+            keys.append("fitted by fold")
         return hashlib.sha256("/".join(keys).encode()).hexdigest()[:24]
 
     def _statistics(self, plans: Sequence[PruningPlan]) -> Tensor:
@@ -93,14 +90,3 @@ class _CrossFit(Scorer):
                     f"{list(first)!s:.60} in fold 0 and {list(found)!s:.60} in fold {fold}; remove "
                     f"the same {kind} from each"
                 )
-
-
-class CrossFitScorer(_CrossFit, MaskScorer):
-    """Scores masks of one layer over all folds."""
-
-
-class CrossFitPlanScorer(_CrossFit):
-    """Scores plans for the whole model over all folds."""
-
-    def __init__(self, folds: Folds, metric: str, hardware: Hardware) -> None:
-        super().__init__(folds, None, metric, hardware)

@@ -34,7 +34,7 @@ from auber.models.encoders import encoder_of
 from auber.models.encoders.base import Encoder
 from auber.models.plan import PruningPlan
 from auber.models.surgery import remove_remaining
-from auber.scoring.base import KINDS, Mask, MaskScorer, Scorer, Site, place_of
+from auber.scoring.base import KINDS, Mask, MaskScorer, Scorer, Site
 from auber.scoring.layers import PackedLayer, load_kernels, pack_layers
 from auber.scoring.packing import PackedBatch, cut_rows
 from auber.training.devices import Hardware, cast_copy
@@ -130,7 +130,7 @@ class PackedScorer(Scorer):
         self._last_reads_first = encoder.reads == "first" and encoder.between(last) is None
         self._first_only = self._last_reads_first and self._first == last
         self._places = {site: torch.tensor(units) for site, units in self._present.items()}
-        self._place = place_of(layer)
+        self._place = "whole model" if layer is None else f"layer {layer}"
 
     @property
     def device(self) -> torch.device:
@@ -411,10 +411,8 @@ class PlanScorer(PackedScorer):
         rows: EncodedRows,
         metric: str,
         hardware: Hardware,
-        sharing: int = 1,
-        identity: str | None = None,
     ) -> None:
-        super().__init__(model, None, rows, metric, hardware, sharing, identity)
+        super().__init__(model, None, rows, metric, hardware)
 
     def _logits_of(self, plans: Sequence[PruningPlan]) -> Iterator[torch.Tensor]:
         if self.device.type == "cuda":

@@ -1,8 +1,8 @@
 """What a pruning method is: a layer search or a ranking, and its entry in the registry.
 
 A layer search decides one layer at a time, with tuning in between, and decides how many heads go.
-A ranking scores all heads at once and removes a given number. Controls are rankings that remove
-nothing. No method sees rows of the dev set.
+A ranking scores all units at once and removes a number of heads, or units down to a size. Controls
+are rankings that remove nothing. No method sees rows of the dev set.
 
 Importing this module imports neither torch nor numpy, so that methods can be listed quickly.
 """
@@ -39,9 +39,7 @@ class LayerSearch:
     config: Config
     progress: Progress
     prior: Mask = ()  # the heads that the plan to begin from removes
-    change_costs: Mapping[int, float] = field(
-        default_factory=dict
-    )  # points it has to gain, by head
+    change_costs: Mapping[int, float] = field(default_factory=dict)  # points to gain, by head
     latency_reward: float = 0.0  # points for the time that each removed head saves
 
     def score(self, removed: Mask) -> float:
@@ -163,10 +161,6 @@ class RankingChoice:
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON, for the record
 
 
-def _accept_all(config: Config, heads: Mapping[int, int]) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Method:
     """An entry of the registry. Exactly one of the two functions is given."""
@@ -181,7 +175,7 @@ class Method:
     tunes: bool = True
     # Of a layer search: raises `ConfigError` if it cannot use the settings or the number of heads
     # of a layer, given by layer.
-    check: Callable[[Config, Mapping[int, int]], None] = _accept_all
+    check: Callable[[Config, Mapping[int, int]], None] = lambda _config, _heads: None
 
     @property
     def decides_number(self) -> bool:

@@ -14,7 +14,6 @@ PRIOR = "prior"  # the plan that the searches begin from
 BUDGET = "budget"  # the plan with a given number of heads, from all masks that were scored
 REWIND = "rewind"  # the pretrained model without the plan's heads, after the first tuning
 LAST = "last"  # the last tuning
-_SERIES = "/tuning"
 
 
 def layer_stage(layer: int) -> str:
@@ -65,7 +64,7 @@ def tuning_series(stage: str, fold: int | None = None) -> str:
     tuning is part of the layer's stage or has a stage of its own.
     """
     layer = tuned_layer_of(stage)
-    name = f"{stage if layer is None else layer_stage(layer)}{_SERIES}"
+    name = f"{stage if layer is None else layer_stage(layer)}/tuning"
     return name if fold is None else f"{fold_model_stage(fold)}/{name}"
 
 

@@ -26,7 +26,7 @@ from pydantic import ConfigDict
 
 from auber.config import Value, make_config
 from auber.errors import RunError
-from auber.run.files import MODELS
+from auber.run.files import MODELS, RESULT
 from auber.run.result_record import ResultRecord
 from auber.study.plan import (
     GENERATED,
@@ -48,7 +48,6 @@ RECORD = "study.toml"
 CLAIM = ".claim"
 FAILED = ".failed.json"
 
-_RESULT = "result.json"
 _IDENTITY = "run.json"
 _RECORDING = ".recording"  # the lock for writing `study.toml`
 _RECORDED_WITHIN = 10.0  # seconds to wait for other processes that write it
@@ -176,7 +175,7 @@ class StudyFolder:
     def state(self, block: Block, run: StudyRun | str) -> State:
         """Return the state of a run."""
         folder = self.run_path(block, run)
-        if (folder / _RESULT).is_file():
+        if (folder / RESULT).is_file():
             return State.COMPLETE
         failure = self.failure(block, run)
         if failure is not None:
@@ -185,7 +184,7 @@ class StudyFolder:
 
     def result(self, block: Block, run: StudyRun | str) -> ResultRecord | None:
         """Return the result of a run, None if it has none."""
-        path = self.run_path(block, run) / _RESULT
+        path = self.run_path(block, run) / RESULT
         return read_if_there(ResultRecord, path, f"delete {path.parent} to repeat the run")
 
     def outcome(self, block: Block, run: StudyRun | str) -> Outcome:
@@ -218,7 +217,7 @@ class StudyFolder:
         """Return the run's folder, emptied if it is complete; the caller has claimed the block."""
         folder = self.run_path(block, run)
         drop_foreign_lock(folder)  # a lost node leaves its lock; the claim keeps others out
-        if (folder / _RESULT).is_file():  # its weights were deleted and are needed again
+        if (folder / RESULT).is_file():  # its weights were deleted and are needed again
             _delete_folder(folder)
         return folder
 

@@ -40,12 +40,10 @@ from auber.config import (
     flatten_tables,
     load_toml,
     make_config,
-    show_name,
-    show_value,
 )
 from auber.config.values import parse_only
 from auber.data import TASKS, TaskData, load_task
-from auber.errors import ConfigError, unknown_name
+from auber.errors import ConfigError, show_name, show_value, unknown_name
 from auber.search.registry import METHODS, outline_method
 from auber.study.task import LONGEST_NAME, PathField, StudyTask, TextField
 from auber.system.records import Count, Record, validate

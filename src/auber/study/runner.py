@@ -9,7 +9,7 @@ compared with them.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -54,9 +54,10 @@ def run_study(
     runs = select_runs(study) if runs is None else runs
     folder.check(study)
     pending = folder.pending(study, runs)
-    check_runs(study, pending, engine.name)
-    study = identify_rows(study, folder, pending, listener.say)
-    study = identify_weights(study, pending)
+    tasks = check_runs(study, pending, engine.name)
+    study = _identify_rows(study, folder, tasks, listener.say)
+    study = _identify_weights(study, pending, tasks)
+    del tasks  # rows may be large, and each block reads its own
     folder.open(study)
     for block in dict.fromkeys(block for block, _ in runs):
         # If another process works on the block, it takes care of failures and weights.
@@ -85,10 +86,11 @@ def run_study(
     return [folder.outcome(block, run) for block, run in runs]
 
 
-def check_runs(study: Study, pending: Sequence[PlacedRun], engine: str) -> None:
-    """Raise an error for a run that cannot be done; on Ray, a node may have another device."""
-    if not pending:
-        return
+def check_runs(study: Study, pending: Sequence[PlacedRun], engine: str) -> dict[str, TaskData]:
+    """Return the tasks of the runs; raise an error for a run that cannot be done.
+
+    On Ray, a node may have another device.
+    """
     # Runs that differ only in seed or draw have the same problems.
     distinct = {(block.task, block.protocol, run.method): (block, run) for block, run in pending}
     tasks = {name: study.load_task(name) for name in dict.fromkeys(b.task for b, _ in pending)}
@@ -115,6 +117,7 @@ def check_runs(study: Study, pending: Sequence[PlacedRun], engine: str) -> None:
             )
         except ConfigError as error:
             raise ConfigError(f"{block.task} {block.protocol} {run.name}: {error}") from error
+    return tasks
 
 
 def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -134,28 +137,31 @@ def _outline(study: Study, task: TaskData) -> tuple[PreTrainedModel, PreTrainedT
     return model, checkpoint.load_tokenizer(study.model)
 
 
-def identify_rows(
-    study: Study, folder: StudyFolder, pending: Sequence[PlacedRun], say: Callable[[str], None]
+def _identify_rows(
+    study: Study, folder: StudyFolder, tasks: Mapping[str, TaskData], say: Callable[[str], None]
 ) -> Study:
     """Return the study with the digests of its own rows.
 
-    Rows are read if the call computes with them, if the record lacks their digest, or if the files
-    exist and can be compared. Duplicate rows are reported in the first two cases.
+    Beside those of `tasks`, which the call computes with, rows are read if the record lacks their
+    digest, or if the files exist and can be compared. Duplicate rows are reported in the first two
+    cases.
     """
     recorded = folder.recorded()
     known = recorded.own if recorded else {}
     wanted = {name for name in study.own if name not in known or known[name].rows is None}
-    wanted |= {block.task for block, _ in pending}
+    wanted |= {*tasks}
     for name, own in study.own.items():
         if name in wanted or own.has_files:
-            task = study.load_task(name)
+            task = tasks[name] if name in tasks else study.load_task(name)
             for doubt in describe_duplicates(task) if name in wanted else ():
                 say(f"{name}: {doubt}")
             study = study.change_task(name, rows=task.content_hash)
     return study
 
 
-def identify_weights(study: Study, pending: Sequence[PlacedRun]) -> Study:
+def _identify_weights(
+    study: Study, pending: Sequence[PlacedRun], tasks: Mapping[str, TaskData]
+) -> Study:
     """Return the study with the digest of its encoder, if the call computes with the model.
 
     Raise `ConfigError` if the study file names another digest.
@@ -163,7 +169,7 @@ def identify_weights(study: Study, pending: Sequence[PlacedRun]) -> Study:
     readers = [b for b, run in pending if not run.from_start or study.needs_origin(b, run)]
     if study.model == GENERATED or not readers:
         return study
-    task = study.load_task(readers[0].task)
+    task = tasks[readers[0].task]
     model = checkpoint.load_classifier(
         study.model,
         num_labels=task.num_labels,

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from auber.config import flatten_tables, settings, show_name
+from auber.config import flatten_tables, settings
 from auber.data import TaskData, make_task, make_texts
 from auber.data.user_rows import split_names
-from auber.errors import AuberError, TaskError, suggest
+from auber.errors import AuberError, TaskError, show_name, suggest
 from auber.system.records import Name, Record
 
 LONGEST_NAME = 1000  # of a model or a folder; no system opens longer ones
@@ -48,9 +48,8 @@ class StudyTask(Record):
     group: TextField | None = None
     # That the rows are texts without labels, in a record, which has no files.
     answered: Literal[True] | None = None
-    rows: TextField | None = (
-        None  # digest of all that a score depends on; None until the rows are read
-    )
+    # The digest of all that a score depends on; None until the rows are read.
+    rows: TextField | None = None
 
     @model_validator(mode="after")
     def _check(self) -> StudyTask:

@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import Any
 
-from auber.errors import ConfigError
+from auber.errors import ConfigError, first_line
 
 
 def import_ray(wanted_by: str) -> Any:
@@ -45,7 +45,7 @@ def open_ray(ray: Any, address: str | None, wanted_by: str, num_cpus: int) -> No
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ConfigError(
             f"{wanted_by}: RAY_ADDRESS must be a cluster that accepts the connection, found "
-            f"'{address}' ({str(error).splitlines()[0]}); check the address and, if it requires a "
+            f"'{address}' ({first_line(error)}); check the address and, if it requires a "
             "token, RAY_AUTH_MODE and RAY_AUTH_TOKEN"
         ) from error
 

@@ -5,10 +5,10 @@ The loss of a batch is
     (1 - w) task loss + w distance of the outputs + h distance of the hidden states
 
 with `teacher.outputs` for w and `teacher.hidden` for h. Without labels w is 1, and the teacher's
-outputs are stored with the rows. The distance of the outputs is that of
-Hinton et al. (2015, *Distilling the Knowledge in a Neural Network*) at temperature 2; for numbers
-it is the squared difference. The hidden states are those of all layers: pruning leaves their size,
-so no projection has to be learned. Their squared difference is divided by the teacher's square.
+outputs are stored with the rows. The distance of the outputs is that of Hinton et al. (2015,
+*Distilling the Knowledge in a Neural Network*) at temperature 2; for numbers it is the squared
+difference. The hidden states are those of all layers: pruning leaves their size, so no projection
+has to be learned. Their squared difference is divided by the teacher's square.
 """
 
 from __future__ import annotations

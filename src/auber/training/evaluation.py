@@ -15,7 +15,7 @@ import torch
 
 from auber.data.encoding import EncodedRows, length_batches, pad_batch, part_batch
 from auber.data.task_types import get_task_type
-from auber.errors import ModelError
+from auber.errors import ModelError, first_line
 from auber.metrics.task_metrics import get_metric
 from auber.training.devices import halve_rows
 from auber.training.outputs import outputs_of
@@ -57,7 +57,7 @@ def predict(
             try:
                 found.append(_run_batch(model, rows, waiting[0]))
             except torch.OutOfMemoryError as error:
-                reason = str(error).partition("\n")[0]
+                reason = first_line(error)
             else:
                 order += waiting.pop(0)
                 continue

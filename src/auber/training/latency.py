@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from auber.errors import ModelError
+from auber.errors import ModelError, first_line
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
 from auber.models.random_rows import random_rows
@@ -87,7 +87,7 @@ def measure_saving(
         calls = torch_calls((whole, half), hardware)(rows, length)
         seconds = side_by_side(calls, timer, LIMITS, on_round)
     except torch.OutOfMemoryError as error:
-        reason = str(error).partition("\n")[0]
+        reason = first_line(error)
         raise ModelError(
             f"timing: {rows} rows of {length} tokens do not fit into the memory of {hardware.name} "
             f"({reason}); lower reward.latency_rows"

@@ -78,7 +78,7 @@ class Monitor:
         self._unread.append((step, loss))
         self._progress.step(step)
         self._record_pace(step)
-        if self._early_stopping is None or not self._early_stopping.is_due(step):
+        if self._early_stopping is None or step not in self._early_stopping.marks:
             return False
         self._early_stopping.evaluate(step)
         _, score, watched_loss = self._early_stopping.watched[-1]
@@ -176,7 +176,7 @@ class EarlyStopping:
         total = steps_per_epoch * settings.epochs
         marks = settings.evaluations_per_epoch * settings.epochs
         # Evenly spread; if an epoch has fewer steps than evaluations, there is one after each step.
-        self._marks = {max(1, round(total * (mark + 1) / marks)) for mark in range(marks)}
+        self.marks = {max(1, round(total * (mark + 1) / marks)) for mark in range(marks)}
         self._best: dict[str, torch.Tensor] = {}
         self.best_step = 0
         self.stopped = False
@@ -196,10 +196,6 @@ class EarlyStopping:
             self._best = {name: tensor.detach().clone() for name, tensor in weights.items()}
         self.best_step = self.watched[best][0]
         self.stopped = since_best >= self._settings.patience
-
-    def is_due(self, step: int) -> bool:
-        """Return whether to evaluate after this step."""
-        return step in self._marks
 
     def restore(self) -> None:
         """Load the best weights into the model."""

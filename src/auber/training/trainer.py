@@ -24,6 +24,7 @@ from torch.utils.data import Sampler
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from auber.data.encoding import EncodedRows
+from auber.errors import first_line
 from auber.system.distributed import num_processes
 from auber.training.batches import CAPTURE_WIDTH, LengthGroups, RowCollator, cut_batch
 from auber.training.captured_steps import CapturedSteps, ComputeLoss, StepCache
@@ -79,7 +80,7 @@ class StepTrainer(Trainer):  # type: ignore[misc]
                 self.last_loss = self._try_step(model, inputs, num_items_in_batch)
                 return self.last_loss
             except torch.OutOfMemoryError as error:
-                reason = str(error).partition("\n")[0]
+                reason = first_line(error)
             # After the except clause, when the error no longer holds the step's tensors.
             self._make_room(model, rows, width, reason)
 

@@ -24,6 +24,7 @@ import torch
 
 from auber.config import LastTuning
 from auber.data.encoding import EncodedRows
+from auber.errors import first_line
 from auber.system.progress import Progress
 from auber.training.captured_steps import StepCache
 from auber.training.devices import Hardware
@@ -114,7 +115,7 @@ def tune(
             )
         except torch.OutOfMemoryError as error:
             # The Trainer takes steps that do not fit in parts; this comes from the optimiser.
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise TuningError(
                 f"{stage}: the optimiser does not fit into the memory of {hardware.name} "
                 f"({reason}); free some of it"

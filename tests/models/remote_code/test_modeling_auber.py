@@ -154,7 +154,10 @@ def test_a_model_of_the_first_edition_loads_with_its_own_file_and_with_this_one(
         assert torch.equal(loaded(input_ids=ids).logits, expected)
 
 
-@pytest.mark.parametrize("removed", [{"3": [0]}, {"-1": [0]}, {"0": ["0"]}])
+@pytest.mark.parametrize(
+    "removed",
+    [{"3": [0]}, {"-1": [0]}, {"0": ["0"]}, {"0": [True]}, {"0": [[0]]}, {"0": 1}, {"x": [0]}],
+)
 def test_impossible_heads_are_refused_before_building(removed):
     config = tiny_model().config
     config.auber_removed_heads = removed
@@ -163,7 +166,33 @@ def test_impossible_heads_are_refused_before_building(removed):
         modeling_auber.BertModel(config)
 
 
-@pytest.mark.parametrize("sizes", [[48, 48], [48, 48, -1], [48, 49, 3], [48, 48, "a"]])
+def test_heads_that_are_no_object_are_refused():
+    config = tiny_model().config
+    config.auber_removed_heads = "all"
+    message = "^config.json: auber_removed_heads must be an object, found 'all'$"
+    with pytest.raises(ValueError, match=message):
+        modeling_auber.BertModel(config)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "most"),
+    [
+        ("num_hidden_layers", 10**9, 1024),
+        ("num_attention_heads", 10**18, 1024),
+        ("hidden_size", 10**6, 2**16),
+        ("vocab_size", -1, 2**20),
+        ("max_position_embeddings", 10**400, 2**20),
+    ],
+)
+def test_sizes_that_no_model_has_are_refused_before_building(name, value, most):
+    config = tiny_model().config
+    setattr(config, name, value)
+    message = rf"^config.json: {name} must be a whole number from 0 to {most}, found {value}"[:90]
+    with pytest.raises(ValueError, match=message):
+        modeling_auber.BertModel(config)
+
+
+@pytest.mark.parametrize("sizes", [[48, 48], [48, 48, -1], [48, 49, 3], [48, 48, "a"], 48, "abc"])
 def test_impossible_widths_are_refused_before_building(sizes):
     config = tiny_model().config
     config.auber_intermediate_sizes = sizes

@@ -27,6 +27,18 @@ if int(transformers.__version__.split(".")[0]) < 5:
 _REMOVED_HEADS = "auber_removed_heads"
 _SIZES = "auber_intermediate_sizes"
 
+# The largest value of each width: a config.json from elsewhere may ask for any.
+_MOST = {
+    "num_hidden_layers": 1024,
+    "num_attention_heads": 1024,
+    "hidden_size": 2**16,
+    "intermediate_size": 2**20,
+    "hidden_dim": 2**20,
+    "vocab_size": 2**20,
+    "max_position_embeddings": 2**20,
+    "type_vocab_size": 2**20,
+}
+
 
 @dataclass(frozen=True)
 class _Layout:
@@ -64,6 +76,7 @@ class _Narrowed:
     """What a class of this file adds to the transformers class that it is derived from."""
 
     def __init__(self, config: Any, *arguments: Any, **named: Any) -> None:
+        _require_widths(config)  # before anything is built
         kept_heads, sizes = _kept_heads(config), _sizes(config)
         super().__init__(config, *arguments, **named)  # type: ignore[call-arg]
         for layer, heads in kept_heads.items():
@@ -114,12 +127,28 @@ def _layer_of(model: Any, layer: int) -> Any:
     return model.base_model.get_submodule(f"{_layout_of(model).layers}.{layer}")
 
 
+def _require_widths(config: Any) -> None:
+    """Raise `ValueError` unless all widths are whole numbers of a size that models have."""
+    for name, most in _MOST.items():
+        value = getattr(config, name, 0)
+        if type(value) is not int or not 0 <= value <= most:
+            raise ValueError(
+                f"config.json: {name} must be a whole number from 0 to {most}, found "
+                f"{str(value)[:60]}"
+            )
+
+
 def _kept_heads(config: Any) -> dict[int, list[int]]:
     """Return the remaining heads of each layer that lost some, as numbered before pruning."""
     removed = getattr(config, _REMOVED_HEADS, None) or {}
     layers, heads = range(config.num_hidden_layers), range(config.num_attention_heads)
+    if not isinstance(removed, dict):
+        raise ValueError(f"config.json: {_REMOVED_HEADS} must be an object, found {removed!r:.60}")
+    names = {str(layer) for layer in layers}
     for layer, gone in removed.items():
-        if int(layer) not in layers or not set(heads).issuperset(gone):
+        if str(layer) not in names or not (
+            isinstance(gone, list) and all(type(head) is int and head in heads for head in gone)
+        ):
             raise ValueError(
                 f"config.json: {_REMOVED_HEADS} must list heads of the model's {len(layers)} "
                 f"layers of {len(heads)} heads, found {str(gone)[:60]} in layer {str(layer)[:20]}"
@@ -134,7 +163,8 @@ def _sizes(config: Any) -> list[int]:
     sizes: list[int] = getattr(config, _SIZES, None) or []
     whole = getattr(config, "hidden_dim", None) or config.intermediate_size
     if sizes and not (
-        len(sizes) == config.num_hidden_layers
+        isinstance(sizes, list)
+        and len(sizes) == config.num_hidden_layers
         and all(type(size) is int and 0 <= size <= whole for size in sizes)
     ):
         raise ValueError(

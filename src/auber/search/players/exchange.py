@@ -4,7 +4,7 @@ A step exchanges blocks of some slots for blocks of others (`auber.search.blocks
 plan costs no more than the target. Half of the steps let the ranking decide which block of a slot
 goes or comes back; the others exchange any blocks. The prediction of `surrogate`, made from all
 plans scored, chooses among many steps from the best plans known. A thousand plans are affordable
-where a score takes a forward pass; `Budget` bounds them, or the minutes.
+where a score takes a forward pass.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from auber.errors import ConfigError, ModelError, PlanError
+from auber.errors import ModelError, PlanError
 from auber.models.plan import PruningPlan
 from auber.search.blocks import Flags, Layout, Slot
-from auber.search.methods import score_curve
 from auber.search.players.surrogate import predict
 from auber.system import seeds
 from auber.system.progress import Progress
@@ -36,27 +35,6 @@ _BY_RANKING = 0.5  # share of steps that follow the ranking
 
 
 @dataclass(frozen=True)
-class Budget:
-    """When to stop. Bounded by rewards alone, a search depends only on the seed and the scores."""
-
-    rewards: int | None = None  # plans scored
-    minutes: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.rewards is None and self.minutes is None:
-            raise ConfigError("budget: must bound the rewards or the minutes, found neither")
-        for name, value in (("rewards", self.rewards), ("minutes", self.minutes)):
-            if value is not None and not value > 0:
-                raise ConfigError(f"budget: {name} must be above 0, found {value}")
-
-    def left(self, rewards: int, seconds: float) -> float:
-        """Return how many more plans may be scored."""
-        if self.minutes is not None and seconds >= 60 * self.minutes:
-            return 0
-        return math.inf if self.rewards is None else self.rewards - rewards
-
-
-@dataclass(frozen=True)
 class ExchangeOutcome:
     """The best plan found."""
 
@@ -65,7 +43,6 @@ class ExchangeOutcome:
     start_score: float
     rewards: int  # different plans scored, the start included
     seconds: float
-    curve: tuple[tuple[int, float], ...]  # (plans scored, best score) at each improvement
 
 
 def exchange(
@@ -73,7 +50,7 @@ def exchange(
     slots: Sequence[Slot],
     costs: UnitCosts,
     score_many: Callable[[Sequence[PruningPlan]], list[float]],
-    budget: Budget,
+    rewards: int,
     *,
     keep: float,
     seed: int,
@@ -81,7 +58,7 @@ def exchange(
     batch: int = 8,
     progress: Progress | None = None,
 ) -> ExchangeOutcome:
-    """Return the best plan of the target size that exchanges lead to.
+    """Return the best plan of the target size that exchanges lead to, of `rewards` plans scored.
 
     `start` removes whole blocks of `slots` (`make_slots`) and leaves at most the share `keep` of
     the multiply-adds; `gone` are units that the model has lost before. `score_many` returns the
@@ -113,12 +90,11 @@ def exchange(
         scores.extend(map(float, found))
         flags.extend(new)
         known.update(each.tobytes() for each in new)
-        done = len(scores) if budget.rewards else int(time.monotonic() - began)
-        progress.step(done, f"best {max(scores):.4f}")
+        progress.step(len(scores), f"best {max(scores):.4f}")
 
-    progress.begin("searching by exchanges", budget.rewards or int(60 * (budget.minutes or 0)))
+    progress.begin("searching by exchanges", rewards)
     add([first])
-    while room := budget.left(len(scores), time.monotonic() - began):
+    while (room := rewards - len(scores)) > 0:
         values = np.array(scores)
         parents = np.argsort(-values, kind="stable")[:_PARENTS]
         chances = 1 / np.arange(1, len(parents) + 1)
@@ -133,7 +109,7 @@ def exchange(
             break  # every plan nearby is known
         candidates = np.array([*pool.values()])
         predicted = predict(np.array(flags), values, candidates, _PENALTY)
-        best = np.argsort(-predicted, kind="stable")[: int(min(batch, room))]
+        best = np.argsort(-predicted, kind="stable")[: min(batch, room)]
         add([candidates[place] for place in best])
     progress.end()
     place = int(np.argmax(scores))
@@ -143,7 +119,6 @@ def exchange(
         start_score=scores[0],
         rewards=len(scores),
         seconds=time.monotonic() - began,
-        curve=tuple(score_curve(scores)),
     )
 
 

@@ -1,1 +1,1 @@
-"""Rankings of all heads of a model: one file each."""
+"""Rankings of the heads and neurons of a model: one file each."""

@@ -62,7 +62,7 @@ def _search(inputs: RankingInputs, ranked: UnitScores, start: PruningPlan) -> Ra
     from auber.metrics.task_metrics import smooth_metric
     from auber.scoring import PlanScorer
     from auber.search.blocks import make_slots
-    from auber.search.players.exchange import Budget, exchange
+    from auber.search.players.exchange import exchange
     from auber.system import seeds
 
     config, encoder = inputs.config, inputs.encoder
@@ -83,7 +83,7 @@ def _search(inputs: RankingInputs, ranked: UnitScores, start: PruningPlan) -> Ra
         make_slots(order["heads"], order["neurons"], costs, start, block),
         costs,
         scorer.score_many,
-        Budget(rewards=rewards),
+        rewards,
         keep=keep,
         seed=config.seed,
         gone=encoder.removed,

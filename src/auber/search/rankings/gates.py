@@ -1,13 +1,11 @@
 """Hard-concrete gates on the units of a model with fixed weights, trained with the task's loss.
 
-A gate stands for a head or for a block of a layer's neurons.
-
-A gate (Louizos, Welling and Kingma 2018) is a stretched binary concrete variable, clipped to
-[0, 1]: it is exactly 0 or 1 with some probability and still has a gradient. A penalty on the
-expected number of open gates is added to the loss; for a target size, gates count by their
-multiply-adds. Dropout is off. Each row draws its own gates,
-which reduces the gradient's noise. All penalties use the same draws, which makes the number of
-closed gates a smoother function of the penalty. On a GPU all trainings replay captured steps.
+A gate stands for a head or for a block of a layer's neurons. It is a stretched binary concrete
+variable, clipped to [0, 1] (Louizos, Welling and Kingma 2018): it is exactly 0 or 1 with some
+probability and still has a gradient. A penalty on the expected number of open gates is added to the
+loss; for a target size, gates count by their multiply-adds. Dropout is off. Each row draws its own
+gates, which reduces the gradient's noise. All penalties use the same draws, which makes the number
+of closed gates a smoother function of the penalty. On a GPU all trainings replay captured steps.
 """
 
 from __future__ import annotations
