@@ -49,7 +49,7 @@ dist: $(READY)
 test-dist: $(READY)
 	$(BIN)/python -m pytest -m "" tests/test_packaging.py
 
-# Faults and load at full length, some twenty minutes of two cores; root, for it mounts small disks. Then the page with its figures.
+# Faults and load at full length, about half an hour of two cores; root, for it mounts small disks. Then the page with its figures.
 soak: $(READY)
 	$(BIN)/python -m benchmarks.soak --out results/soak.json
 	$(BIN)/python -m benchmarks.pages reliability

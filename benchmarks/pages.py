@@ -26,7 +26,7 @@ from auber.system.records import read
 from benchmarks.common import ROOT, describe_origin, make_parser, markdown, run_program
 from benchmarks.fidelity import tables as fidelity
 from benchmarks.fidelity.record import Entry, read_entries
-from benchmarks.mutants.record import Mutants, count_mutants, list_survivors
+from benchmarks.mutants.record import Mutants, count_mutants
 from benchmarks.paper_page import render_page
 from benchmarks.regret.result import Regret, summarise
 from benchmarks.scorer.record import Bench
@@ -145,8 +145,7 @@ def make_reliability() -> str:
     parts = [markdown(make_table(soak)), f"On {soak.device}, {used}, by:", "", *origins, ""]
     found = read(Mutants, RESULTS / "mutants.json", _AGAIN)
     parts += ["### Mutants", "", markdown(count_mutants(found))]
-    parts += [f"By `{found.command}`, {describe_origin(found.provenance)}. Survivors:", ""]
-    parts += [markdown(list_survivors(found))]
+    parts += [f"By `{found.command}`, {describe_origin(found.provenance)}.", ""]
     return replace_part(DOCS / "reliability.md", "\n".join(parts))
 
 

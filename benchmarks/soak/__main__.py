@@ -1,4 +1,4 @@
-"""Run all drills at full length: about twenty minutes on two cores. Mounting disks needs root.
+"""Run all drills at full length: about half an hour on two cores. Mounting disks needs root.
 
 The results are written after each drill. If one fails, the reason is printed, and the others go on.
 

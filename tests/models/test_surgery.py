@@ -17,7 +17,7 @@ import torch
 from auber.errors import ModelError, PlanError
 from auber.models.encoders import encoder_of
 from auber.models.plan import PruningPlan
-from auber.models.surgery import gated, masked, remove
+from auber.models.surgery import gated, masked, remove, remove_remaining
 from tests.tiny_models import (
     ATTENTIONS,
     HEADS,
@@ -438,3 +438,13 @@ def test_even_widths_make_an_ordinary_model(model_type):
     assert torch.equal(logits(ordinary, batch), logits(model, batch))
     assert encoder_of(model).num_neurons == NEURONS
     assert getattr(encoder_of(model).unpruned_config(), key) == NEURONS
+
+
+def test_what_remains_of_a_plan_is_removed():
+    model, plan = tiny_model(), PruningPlan({0: [1, 2]}, {1: [4, 5]})
+    remove(model, PruningPlan({0: [1]}, {1: [5]}))
+    with pytest.raises(PlanError, match="^layer 0: already removed: head 1"):
+        remove(model, plan)
+    for _ in range(2):
+        remove_remaining(model, plan)
+        assert encoder_of(model).removed == plan

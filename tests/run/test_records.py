@@ -12,6 +12,7 @@ import torch
 
 import auber
 from auber.errors import RunError
+from auber.run.result_record import RemainingSize
 from auber.run.stage_record import StageRecord
 from auber.system.progress import Progress
 from auber.system.records import parse
@@ -227,3 +228,10 @@ def test_a_network_that_diverged_is_recorded():
         StageRecord, {"seconds": 1, "search": {**SEARCH, "q_values": [math.inf, math.nan]}}, "x", ""
     )
     assert record.search.q_values[0] == math.inf
+
+
+@pytest.mark.parametrize(("share", "rule"), [(1.01, "at most 1.0"), (-0.01, "at least 0.0")])
+def test_what_remains_is_a_share(share, rule):
+    record = {"multiply_adds": share, "parameters": 0.5, "length": 128}
+    with pytest.raises(RunError, match=f"'multiply_adds' must be {rule}, found {share}"):
+        parse(RemainingSize, record, "result.json", "make it again")

@@ -217,3 +217,11 @@ def test_the_learning_rate_rises_to_its_peak_and_decays_to_zero(monkeypatch, war
     settings = FirstTuning(epochs=5, learning_rate=2e-3, warmup=warmup, batch_size=10)
     tune(model, rows, settings, seed=1, hardware=cpu())
     assert rates == pytest.approx([2e-3 * share for share in shares])
+
+
+def test_nothing_is_written_and_nothing_decays():
+    """The Trainer's own defaults save every 500 steps, and evaluate and log."""
+    found = trainer._training_arguments(ONE_STEP, 3, cpu(), "scratch")
+    strategies = (found.save_strategy, found.eval_strategy, found.logging_strategy)
+    assert strategies == ("no", "no", "no")
+    assert (found.weight_decay, found.max_grad_norm, found.report_to) == (0, 1, [])

@@ -129,6 +129,10 @@ def test_other_objects_are_refused():
     message = "^A transformers model is needed, found Linear; unwrap it first$"
     with pytest.raises(ModelError, match=message):
         encoder_of(nn.Linear(2, 2))
+    wrapped = nn.Linear(2, 2)
+    wrapped.config = tiny_model("bert").config
+    with pytest.raises(ModelError, match=message):
+        encoder_of(wrapped)
     with pytest.raises(ModelError, match="^BertForSequenceClassification is configured as a deco"):
         encoder_of(tiny_model("bert", is_decoder=True))
 
