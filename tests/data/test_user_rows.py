@@ -93,6 +93,7 @@ def test_classes_are_sorted_and_a_number_is_one_class(written, names, numbers):
 def test_names_that_are_given_are_not_changed():
     rows = texts("1.0", "2.0")
     assert make_task(rows, rows, labels=["2.0", "1.0"]).train.labels == (1, 0)
+    assert make_task(rows, rows, labels="2.0, 1.0").train.labels == (1, 0)
 
 
 @pytest.mark.parametrize("metric", ["pearson", "spearman", "r_squared"])

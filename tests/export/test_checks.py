@@ -182,6 +182,7 @@ def test_a_known_number_of_answers(tmp_path):
 
 
 def test_a_warning_above_the_share():
+    assert "0 of 0 tags (0.0 %) differ" in AnswerCheck(1, False, "tags", 0, 0).words
     assert AnswerCheck(50, False, "classes", 50, 1).words == (
         "checked on 50 rows: 1 of 50 classes (2.0 %) differ from the float32 model"
     )

@@ -31,7 +31,10 @@ def test_mistakes_are_one_line(run_auber, tmp_path, monkeypatch):
             "Unknown export target 'onx'. Did you mean 'onnx'? Known: dense, hub, int8, onnx",
         ),
         (("dense",), "none: a model folder is needed, found nothing"),
-        (("dense", "--push", "a"), "--push goes with --to hub, found --to dense"),
+        (
+            ("dense", "--push", "a"),
+            "--push goes with --to hub, found --to dense; choose one of them",
+        ),
     ):
         code, _, err = run_auber("export", "none", "--quiet", "--to", *options)
         assert (code, err) == (2, f"auber: {message}\n")

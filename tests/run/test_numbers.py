@@ -16,7 +16,7 @@ from auber.errors import ModelError, RunError, TaskError
 from auber.metrics.task_metrics import get_metric
 from auber.scoring import LayerScorer
 from auber.search.registry import METHODS
-from auber.training.tuning import DivergedError
+from auber.training.monitor import DivergedError
 from tests.kinds import METRICS_OF, TOKEN_KINDS, num_labels, random_kind_rows, small_kind_task
 from tests.small import Messages, small_config, small_start, small_task
 

@@ -18,7 +18,7 @@ from auber.run.stage_record import Trial
 from auber.run.trials import halve
 from auber.system.progress import Progress
 from auber.system.records import read
-from auber.training.tuning import DivergedError
+from auber.training.monitor import DivergedError
 from tests.small import small_config, small_start, small_task
 
 RECORDED = Path(__file__).parents[2] / "results/rates/recipes.json"

@@ -17,7 +17,8 @@ from auber.training.captured_steps import CapturedSteps, StepCache
 from auber.training.cuda_graphs import CudaGraphCapture
 from auber.training.devices import Hardware, resolve_hardware
 from auber.training.evaluation import evaluate_rows
-from auber.training.tuning import DivergedError, tune
+from auber.training.monitor import DivergedError
+from auber.training.tuning import tune
 from tests.kinds import TOKEN_KINDS
 from tests.small import small_config, small_rows, small_start
 from tests.tiny_models import VARIANTS, tiny_model

@@ -13,8 +13,8 @@ import torch
 from auber.config import FirstTuning, LastTuning, LayerTuning
 from auber.errors import ModelError
 from auber.system.progress import Progress
-from auber.training.monitor import Monitor
-from auber.training.tuning import DivergedError, tune
+from auber.training.monitor import DivergedError, Monitor
+from auber.training.tuning import tune
 from tests.small import cpu, small_rows, small_start
 
 FAR_TOO_HIGH = {"learning_rate": 1e30}

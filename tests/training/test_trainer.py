@@ -11,7 +11,8 @@ from auber.config import FirstTuning
 from auber.data.encoding import EncodedRows
 from auber.training import devices, trainer
 from auber.training.evaluation import evaluate_rows
-from auber.training.tuning import TuningError, tune
+from auber.training.monitor import TuningError
+from auber.training.tuning import tune
 from tests.kinds import METRICS_OF, num_labels, random_kind_rows
 from tests.small import cpu, small_rows
 from tests.tiny_models import tiny_model

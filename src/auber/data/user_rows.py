@@ -49,7 +49,7 @@ def make_task(
     kind: str | None = None,
     text: str | Sequence[str] | None = None,
     label: str | None = None,
-    labels: Sequence[str] | None = None,
+    labels: str | Sequence[str] | None = None,
     metric: str | None = None,
     name: str = OWN,
 ) -> TaskData:
@@ -60,14 +60,14 @@ def make_task(
     `kind` is sequence, tokens or spans. By default it is the one that `metric` scores, or sequence.
     `text` and `label` name the columns: text (or two for pairs) and label; tokens and tags;
     question, context and answers.
-    `labels` fixes the names and the order of classes or tags, as a fine-tuned model may need; by
-    default they are those of train.
+    `labels` fixes the names and the order of classes or tags, as a fine-tuned model may need: a
+    sequence, or one text with commas; by default they are those of train.
     `metric` is accuracy, entity_f1 or span_f1 by default; pearson, spearman and r_squared make it a
     regression.
     `name` is used in reports, which take runs of the same name for runs of the same rows.
     """
     check_name(name)
-    return check_task(read_task(name, train, dev, kind, text, label, labels, metric))
+    return check_task(read_task(name, train, dev, kind, text, label, split_names(labels), metric))
 
 
 def check_name(name: str) -> None:

@@ -82,7 +82,7 @@ class AnswerCheck:
     @property
     def words(self) -> str:
         """The finding as lines of text."""
-        share = self.different / self.compared
+        share = self.different / max(self.compared, 1)
         kind = "random rows" if self.are_random else "rows"
         lines = [
             f"checked on {self.rows} {kind}: {self.different:,} of {self.compared:,} "

@@ -100,14 +100,14 @@ class Pipeline:
     def __init__(self, request: Request, run: Run, progress: Progress) -> None:
         self.request, self.run, self.progress = request, run, progress
         self.steps = Steps(request, run, progress)
+        self.strategy = declare_strategy(self.steps)
         self._skipped_any = False  # finished stages whose weights are not loaded yet
         run.write("splits.json", self.steps.splits.to_json())
         self._say_what_to_expect()
 
     def run_stages(self) -> None:
         """Run the stages that are not finished."""
-        steps, request = self.steps, self.request
-        self.strategy = strategy = declare_strategy(steps)
+        steps, request, strategy = self.steps, self.request, self.strategy
         evaluation = Effort(request, steps.splits, steps.encoder).evaluation()
         efforts = [effort for stage in strategy.stages for effort in stage.efforts]
         self.progress.plan([*efforts, evaluation])

@@ -90,7 +90,8 @@ class ComparedRecord(Record):
     rows: Count  # of dev
     multiply_adds: Share  # that remain of the unpruned encoder's
     parameters: Count
-    milliseconds: Number  # of one row of `tokens` tokens in plain torch, on the run's device
+    # Of one row of `tokens` tokens in plain torch, on the run's device.
+    milliseconds: Annotated[Number, Field(gt=0)]
     tokens: Count
 
 

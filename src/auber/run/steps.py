@@ -47,7 +47,7 @@ from auber.search.stages import (
 from auber.system.progress import Progress
 from auber.training.distillation import Teacher
 from auber.training.latency import LIMITS, measure_saving
-from auber.training.tuning import require_finite_weights
+from auber.training.monitor import require_finite_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -25,7 +25,8 @@ from auber.system import seeds
 from auber.system.progress import Progress
 from auber.training.devices import Hardware
 from auber.training.evaluation import evaluate_rows, predict
-from auber.training.tuning import DivergedError, tune
+from auber.training.monitor import DivergedError
+from auber.training.tuning import tune
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

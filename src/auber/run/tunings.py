@@ -23,8 +23,9 @@ from auber.search.stages import (
 )
 from auber.system.progress import Progress
 from auber.system.seeds import derive
+from auber.training.captured_steps import StepCache
 from auber.training.distillation import Teacher
-from auber.training.tuning import StepCache, TuningReport, tune
+from auber.training.tuning import TuningReport, tune
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

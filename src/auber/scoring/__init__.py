@@ -6,18 +6,16 @@ Ray workers. `crossfit` scores each row with the fold model that was trained wit
 what all scorers share.
 """
 
-from auber.scoring.base import Mask, MaskScorer, check_caution, standard_errors
+from auber.scoring.base import MaskScorer, check_caution, standard_errors
 from auber.scoring.crossfit import CrossFitScorer, Fold
-from auber.scoring.scorer import VERSION, LayerScorer, PlanScorer
+from auber.scoring.scorer import LayerScorer, PlanScorer
 from auber.scoring.sharded import DeviceWorkers, ShardedScorer, Workers, open_workers
 
 __all__ = [
-    "VERSION",
     "CrossFitScorer",
     "DeviceWorkers",
     "Fold",
     "LayerScorer",
-    "Mask",
     "MaskScorer",
     "PlanScorer",
     "ShardedScorer",

@@ -30,7 +30,6 @@ from auber.training.captured_steps import StepCache
 from auber.training.devices import Hardware
 from auber.training.distillation import Teacher
 from auber.training.monitor import (
-    DivergedError,
     EarlyStopping,
     Monitor,
     TuningError,
@@ -40,15 +39,6 @@ from auber.training.monitor import (
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-__all__ = [
-    "DivergedError",
-    "StepCache",
-    "TuningError",
-    "TuningReport",
-    "require_finite_weights",
-    "tune",
-]
 
 _FROZEN_AT_IMPORT = gc.get_freeze_count()  # the interpreter may have frozen objects itself
 

@@ -13,7 +13,6 @@ from auber.models.encoders.base import (
     REMOVED_HEADS,
     REMOVED_NEURONS,
     Encoder,
-    LayerParts,
 )
 from auber.models.encoders.bert import Bert, Electra, Roberta
 from auber.models.encoders.deberta import DebertaV2
@@ -30,7 +29,6 @@ __all__ = [
     "REMOVED_HEADS",
     "REMOVED_NEURONS",
     "Encoder",
-    "LayerParts",
     "encoder_of",
     "family_of",
 ]
