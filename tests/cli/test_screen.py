@@ -43,6 +43,12 @@ def test_the_summary_of_a_result():
     assert cost.startswith("9 tuning steps")
 
 
+def test_a_result_need_not_know_how_often_a_class_is_predicted():
+    found = result("accuracy", 0.6)
+    found["dev"] = {"score": 0.6}
+    assert len(describe_result(found)) == 3
+
+
 @pytest.mark.parametrize(
     ("metric", "score", "dev", "warnings"),
     [

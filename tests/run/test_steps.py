@@ -102,6 +102,12 @@ def test_fold_models_lack_the_decided_heads_and_else_the_prior(corrected, monkey
     assert outcome.plan == corrected[0].plan
 
 
+def test_the_prior_is_of_the_layers_that_are_searched(corrected, tmp_path):
+    assert 1 in prior_of(corrected[1]).heads
+    prune(tmp_path / "run", search__layers="0,2", **GATES)
+    assert set(prior_of(tmp_path / "run").heads) == {0, 2}
+
+
 def test_the_prior_has_the_given_number_of_heads(tmp_path):
     outcome = prune(tmp_path / "run", search__heads=4, reward__caution=1.0, **GATES)
     prior = prior_of(tmp_path / "run")

@@ -261,8 +261,8 @@ def describe_size(result: dict[str, Any]) -> str:
 
 def describe_warnings(scores: dict[str, Any], metric: str, split: str) -> Iterator[str]:
     """Yield warnings if the model always predicts one class, or scores like one that does."""
-    majority = scores["majority"]
-    if scores["one_class"]:
+    majority = scores.get("majority")
+    if scores.get("one_class"):
         always = f"warning: the model predicts the same for every row of {split}"
         yield f"{always}, so the score means little"
     elif majority is not None and metric == "accuracy" and scores["score"] <= majority:
