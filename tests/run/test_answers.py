@@ -13,10 +13,11 @@ import auber
 from auber.cli.screen import describe_result
 from auber.data.generated import build_tokenizer, make_agreement, vocabulary
 from auber.errors import AuberError, ConfigError, ModelError, RunError
-from auber.run import answers
+from auber.run import answers, steps
 from auber.run.folder import Run
 from auber.run.tunings import Tunings
 from auber.search.stages import ANSWERS
+from auber.training.distillation import Teacher
 from tests.kinds import question_records, tagged_records
 from tests.run.test_fold_models import SETTINGS as CROSSFIT
 from tests.small import Messages, small_config
@@ -96,6 +97,20 @@ def test_tuning_brings_a_number_closer(tmp_path, change):
         result = prune(tmp_path / str(epochs), "number", config=config).result
         losses.append(result["train"]["loss"])
     assert losses[1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("hidden", [0.0, 0.5])
+def test_a_pruned_model_learns_from_the_stored_answers(tmp_path, monkeypatch, hidden):
+    """The unpruned model is only run for its hidden states."""
+    made = []
+
+    def make(model, settings, hardware):
+        made.append((model is not None, settings.outputs, settings.hidden))
+        return Teacher(model, settings, hardware)
+
+    monkeypatch.setattr(steps, "Teacher", make)
+    prune(tmp_path / "run", config=CONFIG.replace({"teacher.hidden": hidden}))
+    assert made == [(hidden > 0, 1.0, hidden)]
 
 
 def test_the_orders_of_groups(tmp_path):
