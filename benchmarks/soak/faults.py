@@ -28,7 +28,10 @@ _TRIES = 5  # for each job to be broken
 _AIMED = 0.03  # of a job: at most so long after a phase has begun
 _PAUSE = 0.002  # seconds between two looks at a folder
 _DISK = "256m"
-_REMEDIES = "go on with --resume|choose another --out|make room there or make the folder writable"
+_REMEDIES = (
+    "go on with --resume|choose another (folder for )?--out|make room there or make the folder "
+    "writable"
+)
 
 Details = dict[str, Any]
 

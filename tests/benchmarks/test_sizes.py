@@ -16,6 +16,7 @@ from auber.export.speed import Amount, RunSpeed, Speed, SpeedProvenance, Timing
 from auber.export.subjects import read_subjects
 from auber.metrics.statistics import paired
 from auber.models.costs import UnitCosts
+from auber.search.registry import METHODS
 from benchmarks import tiny
 from benchmarks.sizes import __main__ as sizes
 from benchmarks.sizes import page, peer
@@ -66,6 +67,15 @@ against = ["original+tuning"]
 seeds = [0]
 margin = 0.5
 """
+
+
+@pytest.fixture(autouse=True)
+def _methods():
+    """Forget the peer afterwards, which a block adds to the methods."""
+    known = {*METHODS}
+    yield
+    for name in {*METHODS} - known:
+        del METHODS[name]
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def test_a_model_that_explains_nothing_is_reported_once(metric, score, number):
 
 def test_heads_can_be_shared_by_a_player_that_scores_no_mask(tmp_path):
     made, _ = decisions("accuracy", search__heads=2)
-    made._request.method = SimpleNamespace(choose_layer=lambda search: LayerChoice((), 0, 0))
+    made._request.method = SimpleNamespace(choose_layer=lambda search: LayerChoice((), 0))
     made._run = SimpleNamespace(ledger=Ledger(tmp_path / "scores.jsonl", writable=False))
     scorer = SimpleNamespace(
         layer=1, present=(0, 1, 2), key="k", score_many=lambda masks: [0.5] * len(masks)
