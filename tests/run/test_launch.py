@@ -26,7 +26,7 @@ settings = settings if sys.argv[2] == "crossfit" else {}
 settings |= {"first__when": "always", "agent__episodes": 3, "protocol": sys.argv[2]}
 config = small.small_config(**settings)
 pruned = auber.prune(model, tokenizer, task=small.small_task(), config=config, out=sys.argv[1])
-print("digest", weights_digest(pruned.model))
+print(f"digest {weights_digest(pruned.model)};")
 """
 
 
@@ -49,7 +49,7 @@ def test_torchrun(tmp_path, protocol):
     )
     assert done.returncode == 0, done.stderr
     # Two processes may write to one line.
-    digests = re.findall(r"digest ([0-9a-f]+)", done.stdout)
+    digests = re.findall(r"digest ([0-9a-f]+);", done.stdout)
     assert len(digests) == 2, done.stdout + done.stderr
     assert len(set(digests)) == 1
     result = read_result(tmp_path / "run")
