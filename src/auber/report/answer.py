@@ -210,7 +210,7 @@ def _headline(row: Row | None, gap: Row | None, subject: str) -> str:
         yes, better = ("Yes", "better") if direction(row) > 0 else ("No", "worse")
         return (
             f"{yes}: removing what {subject} chose gives a significantly {better} dev score than "
-            "the same tuning without pruning."
+            "tuning without pruning."
         )
     return {
         -1: "No significantly better dev score, but a significantly smaller gap to train.",
