@@ -22,7 +22,7 @@ from tests.kinds import TOKEN_KINDS, num_labels, random_kind_rows
 from tests.recorders import Repeater, refuse
 from tests.small import cpu, small_rows, small_start
 from tests.tiny_models import MODEL_TYPES, tiny_model
-from tests.training.test_tuning import kind_start, same
+from tests.training.test_tuning import WITHOUT_DROPOUT, kind_start, same
 
 SETTINGS = FirstTuning(epochs=3, learning_rate=1e-3, warmup=0.5, batch_size=16)
 
@@ -45,21 +45,16 @@ def plain_gradients(model, batch, compute_loss):
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-@pytest.mark.parametrize(
-    ("compute_loss", "dtype"),
-    [(loss_of, None), (loss_of_mixed_precision, torch.bfloat16)],
-    ids=["float32", "bfloat16"],
-)
-def test_loss_and_gradients_are_those_of_an_ordinary_step(model_type, compute_loss, dtype):
+def test_loss_and_gradients_are_those_of_an_ordinary_step(model_type):
     model, capture = tiny_model(model_type, pad_token_id=0), Repeater()
-    steps = CapturedSteps(model, compute_loss, 0.5, capture, dtype)
+    steps = CapturedSteps(model, loss_of, 0.5, capture)
     rows = small_rows(40)
     rows.token_types = None
     collate = RowCollator(rows, 32)
     losses = []
     for start, count in [(0, 16), (16, 16), (0, 8), (8, 16), (32, 8), (0, 16)]:
         batch = collate(range(start, start + count))
-        loss, norm, gradients = plain_gradients(copy.deepcopy(model), batch, compute_loss)
+        loss, norm, gradients = plain_gradients(copy.deepcopy(model), batch, loss_of)
         model.zero_grad()
         losses.append((steps(batch), loss))
         torch.testing.assert_close(steps.norm, norm)
@@ -71,10 +66,27 @@ def test_loss_and_gradients_are_those_of_an_ordinary_step(model_type, compute_lo
     assert all(loss == expected for loss, expected in losses), "a loss outlives the next step"
 
 
-def test_frozen_parameters_get_no_gradient():
+@pytest.mark.parametrize("model_type", MODEL_TYPES)
+def test_half_precision_is_close_to_autocast_and_leaves_weights_and_gradients_whole(model_type):
+    model = tiny_model(model_type, pad_token_id=0, initializer_range=0.1, **WITHOUT_DROPOUT)
+    rows = small_rows(16)
+    rows.token_types = None
+    batch = RowCollator(rows, 32)(range(16))
+    steps = CapturedSteps(model, outputs_of("sequence").loss, 0.5, Repeater(), torch.bfloat16)
+    losses = [steps(batch).item() for _ in range(2)]
+    found = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+    assert {each.dtype for each in (*model.parameters(), found)} == {torch.float32}
+    loss, _, gradients = plain_gradients(copy.deepcopy(model), batch, loss_of_mixed_precision)
+    wanted = torch.cat([gradient.flatten() for gradient in gradients])
+    assert losses == pytest.approx([loss.item()] * 2, rel=0.02)
+    assert torch.cosine_similarity(found, wanted, dim=0) > 0.95
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_frozen_parameters_get_no_gradient(dtype):
     model, _ = small_start()
     model.bert.embeddings.requires_grad_(False)
-    steps = CapturedSteps(model, loss_of, 1.0, Repeater())
+    steps = CapturedSteps(model, outputs_of("sequence").loss, 1.0, Repeater(), dtype)
     steps(RowCollator(small_rows(8))(range(8)))
     assert model.bert.embeddings.word_embeddings.weight.grad is None
     assert model.classifier.weight.grad.abs().sum() > 0

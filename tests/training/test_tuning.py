@@ -150,7 +150,7 @@ def test_neither_the_trainer_nor_frozen_objects_remain(monkeypatch):
 
 
 def test_accelerate_leaves_no_mark_on_the_model():
-    """A marked model would be tuned without autocast the next time."""
+    """A marked model would not be prepared for several processes the next time."""
     model, _ = small_start()
     before = set(model.__dict__)
     tune(model, small_rows(40), FIRST, seed=1, hardware=cpu())

@@ -2,10 +2,13 @@
 
 A step of a base-size encoder launches some thousand short kernels; launched one at a time, they
 keep the GPU idle most of the time. A captured step (forward pass, loss, backward pass, clipping)
-computes what the ordinary step computes, with new dropout in every replay. Two things are done for
-all parameters at once, with the same values: the casts of mixed precision, and setting the
-gradients. A parameter that the loss does not reach has a gradient of zeros instead of none, which
-leaves it unchanged too, because there is no weight decay.
+computes what the ordinary step computes, with new dropout in every replay. A parameter that the
+loss does not reach has a gradient of zeros instead of none, which leaves it unchanged too, because
+there is no weight decay.
+
+In mixed precision a captured step computes with a copy of all parameters in half precision, where
+autocast, which ordinary steps use, casts before and after most layers. The weights that the
+optimiser changes and the gradients are in float32 in both.
 
 The optimiser is not part of the graph. So one graph serves every tuning of a model whose tensors
 stay in place (`StepCache`).
@@ -14,7 +17,7 @@ stay in place (`StepCache`).
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -30,9 +33,8 @@ ComputeLoss = Callable[[Callable[..., Any], Batch], Tensor]  # of (model, inputs
 class CapturedSteps:
     """Computes the loss and the clipped gradients of batches.
 
-    `autocast_dtype` is the type in which the model's own autocast computes linear layers, None
-    without autocast. All graphs write to the same gradients, so a new shape needs no memory for
-    gradients of its own.
+    `dtype` is the type to compute in, None for that of the parameters. All graphs write to the same
+    gradients, so a new shape needs no memory for gradients of its own.
     """
 
     def __init__(
@@ -41,20 +43,21 @@ class CapturedSteps:
         compute_loss: ComputeLoss,
         max_norm: float,
         capture: Capture,
-        autocast_dtype: torch.dtype | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self._model, self._compute_loss, self._max_norm = model, compute_loss, max_norm
         self._take_step = ShapeGraphs(self._step, capture)
-        trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
-        linear = _linear_parameters(model) if autocast_dtype else []
-        cast = [name for name in linear if name in trained]
-        self._sources: list[Tensor] = [trained.pop(name) for name in cast]
-        self._copies = {
-            name: source.detach().to(autocast_dtype).requires_grad_()
-            for name, source in zip(cast, self._sources, strict=True)
-        }
-        self._parameters = [*self._sources, *trained.values()]
-        self._leaves = [*self._copies.values(), *trained.values()]  # the loss is derived by these
+        own = dict(model.named_parameters())
+        self._sources, self._copies = list(own.values()), dict[str, Tensor]()
+        if dtype is not None:
+            self._copies = {
+                name: each.detach().to(dtype).requires_grad_(each.requires_grad)
+                for name, each in own.items()
+            }
+        trained = [name for name, each in own.items() if each.requires_grad]
+        self._parameters = [own[name] for name in trained]
+        # The loss is derived by these.
+        self._leaves = [self._copies.get(name, own[name]) for name in trained]
         self._gradients = [torch.zeros_like(parameter) for parameter in self._parameters]
         self._loss = torch.zeros((), device=self._parameters[0].device)
         self.norm = torch.zeros_like(self._loss)  # of the last gradients, before clipping
@@ -67,12 +70,11 @@ class CapturedSteps:
         return self._loss.clone()  # the next step overwrites it
 
     def _step(self, inputs: Batch) -> None:
-        _copy_all(list(self._copies.values()), self._sources)
+        if self._copies:
+            _copy_all([*self._copies.values()], self._sources)
         loss = self._compute_loss(self._call_model, inputs)
         gradients = torch.autograd.grad(loss, self._leaves, materialize_grads=True)
-        cast = len(self._copies)
-        _copy_all(self._gradients[:cast], gradients[:cast])
-        _copy_all(self._gradients[cast:], gradients[cast:])
+        _copy_all(self._gradients, gradients)
         self.norm.copy_(clip_grad_norm_(self._parameters, self._max_norm))
         self._loss.copy_(loss.detach())
 
@@ -96,14 +98,14 @@ class StepCache:
         compute_loss: ComputeLoss,
         max_norm: float,
         capture: Capture,
-        autocast_dtype: torch.dtype | None,
+        dtype: torch.dtype | None,
     ) -> CapturedSteps:
         """Return the cached steps if they still fit the model, else new ones."""
-        wanted = (id(model), compute_loss, max_norm, autocast_dtype, _places(model))
+        wanted = (id(model), compute_loss, max_norm, dtype, _places(model))
         if self._steps is None or self._made_for != wanted:
             self.drop()  # first, to free the memory for the new ones
             self._made_for = wanted
-            self._steps = CapturedSteps(model, compute_loss, max_norm, capture, autocast_dtype)
+            self._steps = CapturedSteps(model, compute_loss, max_norm, capture, dtype)
         return self._steps
 
     def drop(self) -> None:
@@ -119,14 +121,7 @@ def _places(model: nn.Module) -> list[tuple[Any, ...]]:
     return [(tensor.data_ptr(), tensor.shape, tensor.requires_grad) for tensor in tensors]
 
 
-def _linear_parameters(model: nn.Module) -> list[str]:
-    """Return the names of the weights and biases that autocast casts at every use."""
-    layers = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    return [f"{layer}.{name}" for layer in layers for name in ("weight", "bias")]
-
-
 @torch.no_grad()
-def _copy_all(targets: list[Tensor], sources: list[Tensor] | tuple[Tensor, ...]) -> None:
+def _copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
     """Copy tensors of one type to tensors of one type, in a few kernels."""
-    if targets:
-        torch._foreach_copy_(targets, sources)
+    torch._foreach_copy_(list(targets), list(sources))

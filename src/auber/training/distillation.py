@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from auber.config import Teaching
@@ -87,6 +88,6 @@ class Teacher:
 
 def _relative_distance(states: Tensor, taught: Tensor, mask: Tensor) -> Tensor:
     """Return the squared difference of hidden states (rows, length, hidden) without padding."""
-    weights = mask[..., None].float()
     taught = taught.float()
-    return ((states.float() - taught) ** 2 * weights).sum() / (taught**2 * weights).sum()
+    distances = F.mse_loss(states.float(), taught, reduction="none").sum(-1)  # (rows, length)
+    return (distances * mask).sum() / (taught.square().sum(-1) * mask).sum()

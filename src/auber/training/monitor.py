@@ -66,7 +66,6 @@ class Monitor:
         self._total = steps
         self._progress.begin(self.stage, steps)
         if self._early_stopping is not None:
-            # The Trainer has set the precision of this and all later evaluations.
             self._early_stopping.evaluate(0)
             self._check_watched(0, self._early_stopping.watched[0][2])
 

@@ -93,8 +93,7 @@ class _Sequence(Outputs):
         return self.row_losses(logits, targets, mask)
 
     def batch_loss(self, model: Any, inputs: dict[str, Tensor], targets: Targets) -> Tensor:
-        loss: Tensor = model(**inputs, **targets).loss  # the model's own
-        return loss
+        return self._losses(self.logits(model(**inputs)), targets["labels"], "mean")
 
     def mean_loss(self, logits: Tensor, truth: Tensor) -> Tensor:
         return self._losses(logits, truth, "mean")

@@ -54,14 +54,14 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         capture: Capture | None,
         step_cache: StepCache,
         stage: str,
-        device: torch.device,
+        hardware: Hardware,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         # The loss must not refer to the Trainer: cached steps would keep it alive.
         self._loss_of, self._sampler = compute_loss, sampler
         self._capture, self._step_cache = capture, step_cache
-        self._stage, self._device = stage, device
+        self._stage, self._hardware = stage, hardware
         self.last_loss: Tensor | None = None  # of the last step, on the device
         self.micro_batch: int | None = None  # rows run at a time if a batch does not fit
         self._steps: CapturedSteps | None = None
@@ -87,7 +87,7 @@ class StepTrainer(Trainer):  # type: ignore[misc]
     def _try_step(self, model: Any, inputs: dict[str, Tensor], num_items_in_batch: Any) -> Tensor:
         if self._capture is not None:
             if self._steps is None:
-                dtype = torch.bfloat16 if self.args.bf16 else None
+                dtype = torch.bfloat16 if self._is_half else None
                 self._steps = self._step_cache.steps(
                     model, self._loss_of, self.args.max_grad_norm, self._capture, dtype
                 )
@@ -133,7 +133,7 @@ class StepTrainer(Trainer):  # type: ignore[misc]
                 self._stage,
                 min(rows, self.micro_batch or rows),
                 width,
-                self._device,
+                self._hardware.device,
                 reason,
                 TuningError,
                 ", and each step still learns from all the rows of its batch",
@@ -142,14 +142,22 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         logger.warning(
             "%s: out of memory on %s with captured steps; continuing with ordinary steps, which "
             "are several times slower",
-            self._stage, device_name(self._device),
+            self._stage, device_name(self._hardware.device),
         )  # fmt: skip
         self._stop_capturing()
-        free_memory(self._device)
+        free_memory(self._hardware.device)
 
     def _stop_capturing(self) -> None:
         self._capture = self._steps = None
         self._step_cache.drop()
+
+    @property
+    def _is_half(self) -> bool:
+        return self._hardware.precision == "bfloat16"
+
+    def mixed_precision(self) -> torch.autocast:
+        """Return the context of ordinary steps and of evaluations during the tuning."""
+        return torch.autocast(self._hardware.device.type, torch.bfloat16, enabled=self._is_half)
 
     def compute_loss(
         self,
@@ -159,7 +167,8 @@ class StepTrainer(Trainer):  # type: ignore[misc]
         num_items_in_batch: Any = None,
     ) -> Tensor:
         """Return the loss of a batch of this task type."""
-        return self._loss_of(model, inputs)
+        with self.mixed_precision():
+            return self._loss_of(model, inputs)
 
     def _clip_grad_norm(self, model: Any) -> Any:
         # A captured step has clipped already; to clip again would change nothing but take time.
@@ -190,7 +199,6 @@ def run_trainer(
     capture, outputs = _step_capture(hardware), outputs_of(rows.kind, model)
     with (
         _preserve_generators(hardware),
-        _restore_forward(model),
         tempfile.TemporaryDirectory(prefix="auber-") as scratch,
     ):
         arguments = _training_arguments(settings, seed, hardware, scratch)
@@ -205,11 +213,15 @@ def run_trainer(
             capture=capture,
             step_cache=step_cache,
             stage=monitor.stage,
-            device=hardware.device,
+            hardware=hardware,
         )
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(_Listener(trainer, monitor))
-        trainer.train()
+        try:
+            trainer.train()
+        finally:
+            # accelerate would not prepare a marked model again, as several processes need.
+            model.__dict__.pop("_is_accelerate_prepared", None)
     return trainer.state.global_step, trainer.micro_batch
 
 
@@ -227,23 +239,6 @@ def _preserve_generators(hardware: Hardware) -> Iterator[None]:
     finally:
         random.setstate(of_python)
         np.random.set_state(of_numpy)
-
-
-@contextmanager
-def _restore_forward(model: PreTrainedModel) -> Iterator[None]:
-    """Restore the model's `forward`.
-
-    accelerate wraps it in autocast and marks the model, so that the next Trainer would not wrap it
-    again. Its own `unwrap_model` keeps the mark and also removes the decorators of transformers.
-    """
-    names = ("forward", "_original_forward", "_is_accelerate_prepared")
-    before = {name: model.__dict__[name] for name in names if name in model.__dict__}
-    try:
-        yield
-    finally:
-        for name in names:
-            model.__dict__.pop(name, None)
-        model.__dict__.update(before)
 
 
 def _step_capture(hardware: Hardware) -> Capture | None:
@@ -272,7 +267,6 @@ def _training_arguments(
         weight_decay=0.0,
         max_grad_norm=1.0,
         optim="adamw_torch_fused" if cuda else "adamw_torch",
-        bf16=hardware.precision == "bfloat16",
         use_cpu=hardware.device.type == "cpu",
         seed=seed % 2**32,
         data_seed=seed % 2**32,
@@ -289,8 +283,9 @@ def _training_arguments(
     if arguments.n_gpu > 1:
         # Several GPUs in one process would mean DataParallel and a larger batch; use torchrun.
         arguments._n_gpu = 1
-    # If bf16 is False, the Trainer would follow ACCELERATE_MIXED_PRECISION of the environment.
-    arguments.mixed_precision = "bf16" if arguments.bf16 else "no"
+    # Precision is set here (`mixed_precision`), not by accelerate: its wrapper of the model would
+    # also apply to captured steps. Unset, this would follow ACCELERATE_MIXED_PRECISION.
+    arguments.mixed_precision = "no"
     return arguments
 
 
@@ -301,9 +296,11 @@ class _Listener(TrainerCallback):  # type: ignore[misc]
         self._trainer, self._monitor = trainer, monitor
 
     def on_train_begin(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        self._monitor.begin(state.max_steps)
+        with self._trainer.mixed_precision():
+            self._monitor.begin(state.max_steps)
 
     def on_step_end(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         loss = self._trainer.last_loss
         assert loss is not None, "a finished step has a loss"
-        control.should_training_stop |= self._monitor.step(state.global_step, loss)
+        with self._trainer.mixed_precision():
+            control.should_training_stop |= self._monitor.step(state.global_step, loss)
