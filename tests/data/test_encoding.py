@@ -232,14 +232,21 @@ def test_tokenizers_that_cannot_be_used_are_refused():
 def test_copies_with_noise():
     ids = [[2, 10 + row, 20 + row, 3, *range(100, 150)] for row in range(4)]
     rows = EncodedRows(ids, None, torch.tensor([0, 1, 1, 0]))
-    noised = rows.with_noise(2, 0.2, [2, 3], seed=5)
-    assert noised.labels.tolist() == [0, 1, 1, 0] * 3
-    assert noised.input_ids[:4] == ids
-    copies = torch.tensor(noised.input_ids[4:])
-    differs = copies != torch.tensor(ids * 2)
-    assert not differs[:, [0, 3]].any()
-    assert 0.1 < differs.float().mean() < 0.3
-    assert set(copies.flatten().tolist()) <= {token for row in ids for token in row}
-    assert not torch.equal(copies[:4], copies[4:])
-    assert rows.with_noise(2, 0.2, [2, 3], seed=5).input_ids == noised.input_ids
-    assert rows.with_noise(2, 0.2, [2, 3], seed=6).input_ids != noised.input_ids
+
+    def read(noisy):
+        return [noisy[row]["input_ids"] for row in range(len(noisy))]
+
+    noisy = rows.with_noise(2, 0.2, [2, 3], seed=5)
+    assert noisy.labels.tolist() == [0, 1, 1, 0] * 3
+    first, second = read(noisy), read(noisy)
+    for found in (first, second):
+        assert found[:4] == ids
+        copies = torch.tensor(found[4:])
+        differs = copies != torch.tensor(ids * 2)
+        assert not differs[:, [0, 3]].any()
+        assert 0.1 < differs.float().mean() < 0.3
+        assert set(copies.flatten().tolist()) <= {token for row in ids for token in row}
+        assert not torch.equal(copies[:4], copies[4:])
+    assert first[4:] != second[4:], "the noise changes at each reading"
+    assert read(rows.with_noise(2, 0.2, [2, 3], seed=5)) == first
+    assert read(rows.with_noise(2, 0.2, [2, 3], seed=6)) != first

@@ -128,26 +128,42 @@ class EncodedRows(Dataset[dict[str, Any]]):
         )
 
     def with_noise(self, copies: int, share: float, fixed: Sequence[int], seed: int) -> EncodedRows:
-        """Return the rows, and copies of them with a share of the tokens drawn from all rows.
+        """Return the rows, and copies of them whose noise changes each time a copy is read.
 
-        The `fixed` tokens, such as separators, stay. Stored outputs of a teacher are left out.
+        A `share` of a copy's tokens is drawn from those of all rows; the `fixed` tokens, such as
+        separators, stay. Stored outputs of a teacher are left out.
         """
-        rows = self.select([*range(len(self))] * (1 + copies))
-        generator = np.random.default_rng(seed)
-        tokens = np.fromiter(chain.from_iterable(self.input_ids), np.int64, sum(self.lengths))
-        drawn_from = tokens[~np.isin(tokens, fixed)]
-        noised = list(map(np.asarray, rows.input_ids))
-        for ids in noised[len(self) :]:
-            is_other = ~np.isin(ids, fixed) & (generator.random(len(ids)) < share)
-            ids[is_other] = generator.choice(drawn_from, is_other.sum())
-        rows.input_ids = [ids.tolist() for ids in noised]
-        rows.taught = None
-        return rows
+        return _NoisyRows(self, copies, share, fixed, seed)
 
     def truth(self, device: torch.device, order: Sequence[int] | None = None) -> Truth:
         """Return what a metric compares logits with, for the rows in this or their own order."""
         order = range(len(self)) if order is None else order
         return self.targets.truth(order, self.lengths, device)
+
+
+class _NoisyRows(EncodedRows):
+    """Rows and noisy copies of them; the noise depends on the seed and the order of reading."""
+
+    def __init__(
+        self, rows: EncodedRows, copies: int, share: float, fixed: Sequence[int], seed: int
+    ) -> None:
+        repeated = rows.select([*range(len(rows))] * (1 + copies))
+        super().__init__(
+            repeated.input_ids, repeated.token_types, repeated.targets, repeated.pad_token_id
+        )
+        tokens = np.fromiter(chain.from_iterable(rows.input_ids), np.int64, sum(rows.lengths))
+        self._drawn_from = tokens[~np.isin(tokens, fixed)]
+        self._num_rows, self._share, self._fixed = len(rows), share, fixed
+        self._generator = np.random.default_rng(seed)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        features = super().__getitem__(index)
+        if index >= self._num_rows:
+            ids, draw = np.array(features["input_ids"]), self._generator
+            is_other = ~np.isin(ids, self._fixed) & (draw.random(len(ids)) < self._share)
+            ids[is_other] = draw.choice(self._drawn_from, is_other.sum())
+            features["input_ids"] = ids.tolist()
+        return features
 
 
 def encode_split(tokenizer: Any, task: TaskData, split: str, max_length: int) -> EncodedRows:
