@@ -49,6 +49,7 @@ PAPER = {
     "size.units": "both",
     "size.even": False,
     "size.multiple": 8,
+    "size.step": 0.0,
     "teacher.outputs": 0.0,
     "teacher.hidden": 0.0,
     "teacher.copies": 0,

@@ -144,10 +144,10 @@ def several(start):
     with pytest.MonkeyPatch.context() as patch:
         tune_size = Sizes.tune_size
 
-        def cut(sizes, share):
-            if share == 0.5:
+        def cut(sizes, waypoint, previous):
+            if waypoint.share == 0.5:
                 raise CutError
-            return tune_size(sizes, share)
+            return tune_size(sizes, waypoint, previous)
 
         patch.setattr(Sizes, "tune_size", cut)
         with pytest.raises(CutError):
@@ -208,10 +208,10 @@ def test_small_sizes_learn_from_the_unpruned_model(start):
     with pytest.MonkeyPatch.context() as patch:
         tune_size = Sizes.tune_size
 
-        def cut(sizes, share):
-            if share == 0.6:
+        def cut(sizes, waypoint, previous):
+            if waypoint.share == 0.6:
                 raise CutError
-            return tune_size(sizes, share)
+            return tune_size(sizes, waypoint, previous)
 
         patch.setattr(Sizes, "tune_size", cut)
         with pytest.raises(CutError):

@@ -274,6 +274,15 @@ class Size(Record):
         8, "number that the neurons left in a layer are a multiple of; 1: any number", ge=1
     )
 
+    step: float = setting(
+        0.0,
+        "smallest share of the multiply-adds that is left when units are removed at once; a "
+        "smaller size is reached in several steps, with a part of the last tuning's epochs after "
+        "each; 0: always at once",
+        ge=0,
+        le=0.95,
+    )
+
     @property
     def shares(self) -> tuple[float, ...]:
         """The target sizes, the largest first; none if a number of heads is given."""

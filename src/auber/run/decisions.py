@@ -22,6 +22,7 @@ from auber.models.plan import PruningPlan
 from auber.run.folder import Run
 from auber.run.request import Request
 from auber.run.rewards import MeteredScorer
+from auber.run.waypoints import Waypoint
 from auber.scoring import MaskScorer
 from auber.search.methods import LayerSearch, Mask, Method, RankingChoice, RankingInputs
 from auber.system.progress import Progress
@@ -45,18 +46,20 @@ class Decisions:
         model: PreTrainedModel,
         rows: EncodedRows,
         num_removed: int | None,
-        share: float | None = None,
+        waypoint: Waypoint | None = None,
         known: dict[Any, Any] | None = None,
     ) -> RankingChoice:
         """Return the plan of a ranking method, the run's own or the prior.
 
-        Without a number of heads, it removes units down to a share, by default the one in the
-        settings. Rankings of the same model for several shares have `known` in common.
+        It removes a number of heads, or units down to the size of a waypoint; a search has a part
+        of its time for each step. Rankings of the same model for several sizes have `known` in
+        common.
         """
         assert method.choose_plan is not None
         hardware, config = self._request.hardware, self._request.config
-        if share is not None:
-            config = config.replace({"size.keep": share})
+        if waypoint is not None:
+            minutes = config.search.minutes / waypoint.steps
+            config = config.replace({"size.keep": waypoint.share, "search.minutes": minutes})
         work = RankingInputs(
             model=model,
             encoder=encoder_of(model),

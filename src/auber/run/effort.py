@@ -9,6 +9,7 @@ from auber.data.splits import Splits
 from auber.models.encoders.base import Encoder
 from auber.run.request import Request
 from auber.run.trials import EPOCHS, RATES, count_rows
+from auber.run.waypoints import Waypoint
 from auber.search.rankings.exchange import searches
 
 # Of a row: computing it, its gradients, tuning gates on it alone, scoring it from cached layers.
@@ -43,19 +44,22 @@ class Effort:
         """Return the effort of the tuning after a layer."""
         return float(self._config.layer.epochs * len(self._splits.layers[layer].mini_train))
 
-    def last(self, share: float | None = None, *, has_teacher: bool = True) -> float:
-        """Return the effort of the last tuning, with the scores of its watched rows."""
+    def last(self, waypoint: Waypoint | None = None, *, has_teacher: bool = True) -> float:
+        """Return the effort of the last tuning, or of the part of it that a waypoint gets."""
         last, teaching, request = self._config.last, self._config.teacher, self._request
+        share, target, epochs = self._share, None, last.epochs
+        if waypoint is not None:
+            share, epochs, target, _ = waypoint
         rows = len(self._splits.last_train)
         watched = last.evaluations_per_epoch * len(self._splits.last_watch)
         # The embeddings and the optimiser take as long at any size.
-        each = (1 + (share or self._share)) / 2
+        each = (1 + share) / 2
         effort = each * (rows + _FORWARD * watched)
-        if has_teacher and request.is_taught(share):
+        if has_teacher and request.is_taught(target):
             effort += each * teaching.copies * rows
             if not request.task.is_answered or teaching.hidden or teaching.copies:
                 effort += _FORWARD * (1 + teaching.copies) * rows
-        return last.epochs * effort
+        return epochs * effort
 
     def fold_model(self, fold: int, layers: list[int]) -> tuple[float, ...]:
         """Return the effort of each tuning of a fold model."""

@@ -57,7 +57,7 @@ from auber.run.ledger import Ledger
 from auber.run.records import RunIdentity, SettledRecord, UpgradeRecord
 from auber.run.resuming import Resume, Versions, check_place, check_resumable
 from auber.run.stage_record import StageRecord
-from auber.search.stages import ANSWERS, BUDGET, PLAN, PRIOR, RATE, is_layer_stage, is_of
+from auber.search.stages import ANSWERS, BUDGET, PLAN, PRIOR, RATE, STEP, is_layer_stage, is_of
 from auber.system import records
 from auber.system.distributed import is_main_process, wait_for_all
 from auber.system.files import cut_torn_line, digest_file, is_refusal, write_json, write_text
@@ -76,6 +76,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {  # what a stage must have recorded
     PRIOR: ("plan",),
     BUDGET: ("plan",),
     PLAN: ("removed",),
+    STEP: ("tuning",),
 }
 
 
@@ -289,7 +290,7 @@ class Run:
     def _parse_stage(self, name: str, data: Any) -> StageRecord:
         path = self.folder / "stages" / f"{name}.json"
         stage = records.parse(StageRecord, data, str(path), find_remedy(path))
-        kind = PLAN if is_of(name, PLAN) else name
+        kind = next((kind for kind in (PLAN, STEP) if is_of(name, kind)), name)
         required = _REQUIRED.get(kind, ("removed", "tuning") if is_layer_stage(name) else ())
         if required and all(getattr(stage, key) is None for key in required):
             raise RunError(

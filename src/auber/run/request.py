@@ -15,7 +15,9 @@ from auber.run import provenance
 from auber.run.fine_tuned import FineTuned
 from auber.run.records import RunIdentity
 from auber.run.result_record import ResultRecord
+from auber.run.waypoints import Waypoint, find_waypoints
 from auber.search.methods import Method
+from auber.search.rankings.selection import costs_of
 from auber.system.distributed import num_processes
 from auber.training.devices import Hardware
 
@@ -78,6 +80,12 @@ class Request:
         if size.tolerance is not None:
             return (1.0, *(share for share in size.shares if share < 1))
         return size.shares if len(size.shares) > 1 else ()
+
+    def waypoints(self, share: float) -> tuple[Waypoint, ...]:
+        """Return the sizes on the way to a share, and the share itself at the end."""
+        encoder, config = encoder_of(self.start.model), self.config
+        now = costs_of(encoder, config.max_length).share(encoder.removed)
+        return find_waypoints(now, share, config.size.step, config.last.epochs)
 
     def is_taught(self, share: float | None = None) -> bool:
         """Return whether the last tuning, of one of several sizes if a share is given, is taught.

@@ -23,6 +23,7 @@ from auber.search.stages import (
     PRIOR,
     RATE,
     REWIND,
+    STEP,
     TIMING,
     is_of,
     size_stage,
@@ -131,11 +132,18 @@ def _describe_size_model(request: Request, evaluated: Evaluated, stages: Stages)
     assert share is not None
     tuning = stages[size_stage(LAST, share)].tuning
     assert tuning is not None
+    of_steps = size_stage(STEP, share)
+    steps = [stage.tuning for name, stage in stages.items() if is_of(name, of_steps)]
+    tunings = [tuning, *(each for each in steps if each is not None)]
+    totals = {
+        "steps": sum(each.steps for each in tunings),
+        "seconds": round(sum(each.seconds for each in tunings), 3),
+    }
     return {
         "keep": share,
         "name": f"{share:g}",
         **_describe_model(request, evaluated),
-        "tuning": tuning.to_json(),
+        "tuning": {**tuning.to_json(), **totals},
         **_given(held_out=None if held_out is None else held_out.to_json()),
     }
 
@@ -179,7 +187,7 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
     if REWIND in tunings and "first" in tunings:
         # The model tuned first only served the search; the pruned one is tuned in `rewind`.
         fold_models.append(tunings.pop("first"))
-    rankings = [stage for name, stage in stages.items() if is_of(name, PRIOR, PLAN)]
+    rankings = [stage for name, stage in stages.items() if is_of(name, PRIOR, PLAN, STEP)]
 
     def tuning_seconds(*kinds: str) -> float:
         return sum(each.seconds for name, each in tunings.items() if is_of(name, *kinds))
@@ -197,7 +205,7 @@ def describe_cost(stages: Stages, evaluation_seconds: float) -> dict[str, Any]:
         layer_tuning=sum(
             each.seconds for name, each in tunings.items() if tuned_layer_of(name) is not None
         ),
-        last=tuning_seconds(LAST),
+        last=tuning_seconds(LAST, STEP),
         # with the answers of the unpruned model
         evaluation=evaluation_seconds + (stages[ANSWERS].seconds if ANSWERS in stages else 0.0),
         total=sum(stage.seconds for stage in stages.values()) + evaluation_seconds,

@@ -6,13 +6,17 @@ So does a single size with a tolerance.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from auber.models.surgery import remove
 from auber.run.finished import find_plan
 from auber.run.held_out import HeldOut
 from auber.run.steps import Steps
+from auber.run.waypoints import Waypoint
 from auber.search.stages import LAST, PLAN, size_stage
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Sizes:
@@ -31,22 +35,33 @@ class Sizes:
         found = [stage.held_out for stage in self._steps.done.values()]
         return all(held_out is None or held_out.is_within for held_out in found)
 
-    def choose_plan(self, share: float) -> dict[str, Any]:
-        """Decide what the fine-tuned model loses for a size; nothing is removed yet."""
+    def take_step(self, waypoint: Waypoint, stage: str, previous: str) -> dict[str, Any]:
+        """Prune the model of the previous stage to a size on the way to a target, and tune it."""
+        self._steps.model, known = self._load(previous)
+        return self._steps.take_step(waypoint, stage, known)
+
+    def choose_plan(self, waypoint: Waypoint, previous: str) -> dict[str, Any]:
+        """Decide what the model of the previous stage loses for a size; nothing is removed yet."""
         steps, method = self._steps, self._request.method
-        model = steps.copy_fine_tuned()
-        choice = steps.decisions.rank(method, model, steps.first_rows, None, share, self._known)
+        model, known = self._load(previous)
+        choice = steps.decisions.rank(method, model, steps.first_rows, None, waypoint, known)
         return {"removed": choice.plan.to_json(), **choice.details}
 
-    def tune_size(self, share: float) -> dict[str, Any]:
+    def tune_size(self, waypoint: Waypoint, previous: str) -> dict[str, Any]:
         """Prune to a size, and tune; with a tolerance, compare with the unpruned model."""
-        steps, info = self._steps, dict[str, Any]()
-        steps.model = steps.copy_fine_tuned()
+        steps, share, info = self._steps, waypoint.share, dict[str, Any]()
+        steps.model, _ = self._load(previous)
         remove(steps.model, find_plan(steps.done, size_stage(PLAN, share)))
         with steps.tunings.reusing_captures():
-            info["tuning"] = steps.tunings.last(steps.model, share).to_json()
+            info["tuning"] = steps.tunings.last(steps.model, share, waypoint.epochs).to_json()
         if self._held_out is not None:
             unpruned, device = size_stage(LAST, 1.0), self._request.hardware.device
             load = partial(steps.run.load_stage, unpruned, device) if share < 1 else None
             info["held_out"] = self._held_out.compare(steps.model, load)
         return info
+
+    def _load(self, stage: str) -> tuple[PreTrainedModel, dict[Any, Any]]:
+        """Return the model at the end of a stage, and what is known of its units."""
+        if stage == "first":
+            return self._steps.copy_fine_tuned(), self._known
+        return self._steps.run.load_stage(stage, self._request.hardware.device), {}

@@ -15,6 +15,7 @@ from typing import Any
 from auber.run.effort import Effort
 from auber.run.sizes import Sizes
 from auber.run.steps import Steps
+from auber.run.waypoints import Waypoint
 from auber.search.stages import (
     BUDGET,
     LAST,
@@ -22,6 +23,7 @@ from auber.search.stages import (
     PRIOR,
     RATE,
     REWIND,
+    STEP,
     TIMING,
     fold_model_stage,
     layer_stage,
@@ -111,11 +113,18 @@ def _by_plan(steps: Steps, effort: Effort) -> Strategy:
     if request.sizes:
         return _by_sizes(steps, effort)
     efforts = effort.ranking(method.name) if method.removes_heads else ()
-    decide = (*_first(steps, effort), Stage(PLAN, steps.choose_plan, efforts))
+    decide, last = [*_first(steps, effort)], None
+    if method.removes_heads and request.config.size.keep:
+        *before, last = request.waypoints(request.config.size.share)
+        for waypoint in before:
+            name = size_stage(STEP, waypoint.share)
+            take = partial(steps.take_step, waypoint, name)
+            decide.append(Stage(name, take, _step(waypoint, method.name, effort)))
+    decide.append(Stage(PLAN, partial(steps.choose_plan, last), efforts))
     if not method.tunes:
-        return Strategy(decide)
+        return Strategy(tuple(decide))
     layers = request.layers if request.tuned_layers is None else list(request.tuned_layers)
-    return Strategy(decide, _tunings(layers, layer_stage, steps, effort))
+    return Strategy(tuple(decide), _tunings(layers, layer_stage, steps, effort, last))
 
 
 def _by_sizes(steps: Steps, effort: Effort) -> Strategy:
@@ -127,17 +136,30 @@ def _by_sizes(steps: Steps, effort: Effort) -> Strategy:
     method, is_needed = request.method.name, sizes.is_within_tolerance
     is_known = False
     for share in request.sizes:
+        *before, last = request.waypoints(share)
+        previous = "first"
+        for waypoint in before:
+            name = size_stage(size_stage(STEP, share), waypoint.share)
+            take = partial(sizes.take_step, waypoint, name, previous)
+            efforts = _step(waypoint, method, effort)
+            stages.append(Stage(name, take, efforts, makes_size=True, is_needed=is_needed))
+            previous = name
         if share < 1:
             ranking = effort.ranking(method, share)
-            if is_known and method not in ("voita", "random"):
+            if is_known and previous == "first" and method not in ("voita", "random"):
                 ranking = ranking[1:]  # the scores of the first size are used again
-            name, choose = size_stage(PLAN, share), partial(sizes.choose_plan, share)
+            name, choose = size_stage(PLAN, share), partial(sizes.choose_plan, last, previous)
             stages.append(Stage(name, choose, ranking, keeps_weights=False, is_needed=is_needed))
             is_known = True
-        name, tune = size_stage(LAST, share), partial(sizes.tune_size, share)
-        efforts = (effort.last(share),)
+        name, tune = size_stage(LAST, share), partial(sizes.tune_size, last, previous)
+        efforts = (effort.last(last),)
         stages.append(Stage(name, tune, efforts, makes_size=True, is_needed=is_needed))
     return Strategy(_first(steps, effort), tuple(stages))
+
+
+def _step(waypoint: Waypoint, method: str, effort: Effort) -> tuple[float, ...]:
+    """Return the efforts of a step to a size on the way."""
+    return (*effort.ranking(method, waypoint.share), effort.last(waypoint))
 
 
 def _first(steps: Steps, effort: Effort) -> tuple[Stage, ...]:
@@ -154,7 +176,11 @@ def _timing(steps: Steps) -> tuple[Stage, ...]:
 
 
 def _tunings(
-    layers: list[int], name: Callable[[int], str], steps: Steps, effort: Effort
+    layers: list[int],
+    name: Callable[[int], str],
+    steps: Steps,
+    effort: Effort,
+    last: Waypoint | None = None,
 ) -> tuple[Stage, ...]:
     after_layers = (
         Stage(
@@ -165,8 +191,8 @@ def _tunings(
         )
         for layer in layers
     )
-    return (*after_layers, _last(steps, effort))
+    return (*after_layers, _last(steps, effort, last))
 
 
-def _last(steps: Steps, effort: Effort) -> Stage:
-    return Stage(LAST, steps.tune_last, (effort.last(),))
+def _last(steps: Steps, effort: Effort, waypoint: Waypoint | None = None) -> Stage:
+    return Stage(LAST, partial(steps.tune_last, waypoint), (effort.last(waypoint),))

@@ -28,6 +28,7 @@ from auber.run.stage_record import StageRecord
 from auber.run.targets import most_to_remove
 from auber.run.trials import choose_rate
 from auber.run.tunings import Tunings
+from auber.run.waypoints import Waypoint
 from auber.scoring import (
     CrossFitScorer,
     LayerScorer,
@@ -190,9 +191,10 @@ class Steps:
         """Tune after a layer that was decided before."""
         return {"tuning": self.tunings.after_layer(self.model, layer).to_json()}
 
-    def tune_last(self) -> dict[str, Any]:
-        """Run the last tuning."""
-        return {"tuning": self.tunings.last(self.model).to_json()}
+    def tune_last(self, waypoint: Waypoint | None = None) -> dict[str, Any]:
+        """Run the last tuning; for a target size, with the epochs that are left for it."""
+        epochs = waypoint.epochs if waypoint else None
+        return {"tuning": self.tunings.last(self.model, epochs=epochs).to_json()}
 
     def tune_fold_model(self, fold: int) -> dict[str, Any]:
         """Train the model that scores the rows of a fold."""
@@ -253,14 +255,24 @@ class Steps:
         plan = {layer: heads for layer, heads in choice.plan.heads.items() if layer in layers}
         return {"plan": PruningPlan(plan).to_json(), **choice.details}
 
-    def choose_plan(self) -> dict[str, Any]:
-        """Decide all units at once, and remove them."""
+    def choose_plan(self, waypoint: Waypoint | None = None) -> dict[str, Any]:
+        """Decide all units at once, or those of the last step to a target size; remove them."""
         request = self.request
         choice = self.decisions.rank(
-            request.method, self.model, self.first_rows, request.num_removed
+            request.method, self.model, self.first_rows, request.num_removed, waypoint
         )
         remove(self.model, choice.plan)
         return {"removed": choice.plan.to_json(), **choice.details}
+
+    def take_step(
+        self, waypoint: Waypoint, stage: str, known: dict[Any, Any] | None = None
+    ) -> dict[str, Any]:
+        """Prune the model to a size on the way to the target, and tune it."""
+        method, rows = self.request.method, self.first_rows
+        choice = self.decisions.rank(method, self.model, rows, None, waypoint, known)
+        remove(self.model, choice.plan)
+        tuning = self.tunings.on_the_way(self.model, waypoint, stage)
+        return {"removed": choice.plan.to_json(), **choice.details, "tuning": tuning.to_json()}
 
     def decide(self, layer: int) -> dict[str, Any]:
         """Decide one layer and remove its heads; skip a layer that can lose none."""

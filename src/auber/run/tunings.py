@@ -14,9 +14,11 @@ from auber.config import FirstTuning, LastTuning, LayerTuning
 from auber.data.encoding import EncodedRows
 from auber.data.splits import Indices, Splits
 from auber.run.request import Request
+from auber.run.waypoints import Waypoint
 from auber.search.stages import (
     LAST,
     REWIND,
+    STEP,
     layer_stage,
     size_stage,
     tuning_series,
@@ -89,14 +91,27 @@ class Tunings:
         label = f"layer {layer}: tuning"
         return self._tune(model, rows, settings, "layer", label, layer_stage(layer), layer)
 
-    def last(self, model: PreTrainedModel, share: float | None = None) -> TuningReport:
+    def on_the_way(self, model: PreTrainedModel, waypoint: Waypoint, stage: str) -> TuningReport:
+        """Run the part of the last tuning that follows a step to a smaller size."""
+        settings = self._request.config.last.model_copy(update={"epochs": waypoint.epochs})
+        label = f"tuning at {waypoint.share:g}, on the way to {waypoint.target:g}"
+        rows, is_taught = self._splits.last_train, self._request.is_taught(waypoint.target)
+        purpose = size_stage(STEP, waypoint.share)
+        return self._tune(model, rows, settings, purpose, label, stage, is_taught=is_taught)
+
+    def last(
+        self, model: PreTrainedModel, share: float | None = None, epochs: int | None = None
+    ) -> TuningReport:
         """Run the last tuning with early stopping, of one of several sizes if a share is given.
 
-        A small fold may have no rows to watch.
+        After steps to the size, it has the rest of the epochs. A small fold may have no rows to
+        watch.
         """
         if share == 1 and self._request.task.is_answered:  # it agrees with itself
             return TuningReport(0, 0.0)
         watched, settings = self._splits.last_watch, self._request.config.last
+        if epochs is not None:
+            settings = settings.model_copy(update={"epochs": epochs})
         watch = (self._train.select(watched), self._request.task.metric) if watched else None
         rows = self._splits.last_train
         label, stage = "last tuning", LAST

@@ -9,6 +9,7 @@ _MOST_DIGITS = 6  # of a name that a person may have made
 ANSWERS = "answers"  # what the unpruned model answers to texts without labels
 RATE = "rate"  # the learning rate of the tunings
 PLAN = "plan"  # a ranking's plan
+STEP = "step"  # a size on the way to the target: a ranking's plan, and the tuning after it
 TIMING = "timing"  # the share of the model's time that a head takes
 PRIOR = "prior"  # the plan that the searches begin from
 BUDGET = "budget"  # the plan with a given number of heads, from all masks that were scored
@@ -32,7 +33,7 @@ def fold_model_stage(fold: int) -> str:
 
 
 def size_stage(stage: str, share: float) -> str:
-    """Return the stage of a share to keep: its plan (`PLAN`) or the `LAST` tuning."""
+    """Return the stage of a share: its plan (`PLAN`), a `STEP` there or the `LAST` tuning."""
     return f"{stage}-{share:g}"
 
 
