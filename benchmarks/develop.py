@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -128,10 +129,20 @@ def _run_arm(
     arm: str, start: Path, task: TaskData, config: Config, keep: str, out: Path
 ) -> ArmRecord:
     name, *changes = arm.split(",")
+    given = dict(each.split("=", 1) for each in changes)
+    os.environ["AUBER_FIXED"] = given.pop("fixed", "")
+    chain = [each.split(":") for each in filter(None, given.pop("chain", "").split("/"))]
     method = get_method(name)
-    config = config.replace(dict(map(parse_assignment, changes)))
+    config = config.replace(dict(parse_assignment(f"{k}={v}") for k, v in given.items()))
     size = keep if method.removes_heads else None
+    os.environ["AUBER_TEACHER"] = str(start / "model") if chain else ""
+    seconds = 0.0
+    for share, epochs in chain:
+        step = config.replace({"teacher.below": 1.0, "last.epochs": int(epochs)})
+        found = api.prune(start, task=task, method=name, keep=share, config=step, out=Path(f"{out}-{share}"))
+        start, seconds = Path(f"{out}-{share}"), seconds + found.result["cost"]["seconds"]["total"]
     result = api.prune(start, task=task, method=name, keep=size, config=config, out=out).result
+    result["cost"]["chain_seconds"] = seconds
     models = {size["name"]: size for size in result.get("sizes", ())}
     models = models or {keep if method.removes_heads else "1": result}
     found = {size: _describe(model) for size, model in models.items()}
