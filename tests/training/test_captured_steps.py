@@ -167,7 +167,7 @@ def test_a_parameter_that_the_loss_does_not_reach_stays(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("plan", "expected"), [(None, [2, 0]), (PruningPlan({0: [1]}), [2, 2])], ids=["whole", "pruned"]
+    ("plan", "expected"), [(None, [3, 0]), (PruningPlan({0: [1]}), [3, 3])], ids=["whole", "pruned"]
 )
 def test_cached_steps_serve_the_next_tuning_until_heads_are_removed(monkeypatch, plan, expected):
     def tuned_twice(cache):
@@ -182,7 +182,7 @@ def test_cached_steps_serve_the_next_tuning_until_heads_are_removed(monkeypatch,
         return model.state_dict(), counts
 
     without, counts = tuned_twice(None)
-    assert counts == [2, 2], "full batches, and the last of an epoch"
+    assert counts == [3, 3], "full batches of two widths, and the last of an epoch"
     weights, counts = tuned_twice(StepCache())
     assert counts == expected
     assert same(weights, without)
