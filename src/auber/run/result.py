@@ -130,14 +130,12 @@ def _describe_model(request: Request, evaluated: Evaluated) -> dict[str, Any]:
 def _describe_size_model(request: Request, evaluated: Evaluated, stages: Stages) -> dict[str, Any]:
     share, held_out = evaluated.share, _held_out(evaluated, stages)
     assert share is not None
-    tuning = stages[size_stage(LAST, share)].tuning
-    assert tuning is not None
-    of_steps = size_stage(STEP, share)
-    steps = [stage.tuning for name, stage in stages.items() if is_of(name, of_steps)]
-    tunings = [tuning, *(each for each in steps if each is not None)]
+    kinds = size_stage(STEP, share), size_stage(LAST, share)
+    tunings = [stage.tuning for name, stage in stages.items() if is_of(name, *kinds)]
+    *before, tuning = [each for each in tunings if each is not None]
     totals = {
-        "steps": sum(each.steps for each in tunings),
-        "seconds": round(sum(each.seconds for each in tunings), 3),
+        "steps": sum(each.steps for each in (*before, tuning)),
+        "seconds": round(sum(each.seconds for each in (*before, tuning)), 3),
     }
     return {
         "keep": share,
