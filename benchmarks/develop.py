@@ -1,9 +1,9 @@
 """Whole runs of auber, judged on development rows: a part of train in the place of dev.
 
 An arm is a method with changed settings. All arms of a file start from one fine-tuned model, and
-those that prune make one model for each size of --keep. Ideas are compared with the control
-`original+tuning` or with another arm; `original+tuning,seed=1000` is an A/A control, whose
-difference from the control is noise.
+those that prune make one model for each size of --keep, or of their own `size.keep`. Ideas are
+compared with the control `original+tuning` or with another arm; `original+tuning,seed=1000` is an
+A/A control, whose difference from the control is noise.
 
 Run:     python -m benchmarks.develop --model DIR --task rte --data GLUE --seed 0
          --keep 0.5,0.25 --arms original+tuning fisher fisher,last.epochs=12 --out rte-0.json
@@ -128,12 +128,12 @@ def _run_arm(
     arm: str, start: Path, task: TaskData, config: Config, keep: str, out: Path
 ) -> ArmRecord:
     name, *changes = arm.split(",")
-    method = get_method(name)
-    config = config.replace(dict(map(parse_assignment, changes)))
-    size = keep if method.removes_heads else None
+    method, changed = get_method(name), dict(map(parse_assignment, changes))
+    size = str(changed.pop("size.keep", keep)) if method.removes_heads else None
+    config = config.replace(changed)
     result = api.prune(start, task=task, method=name, keep=size, config=config, out=out).result
     models = {size["name"]: size for size in result.get("sizes", ())}
-    models = models or {keep if method.removes_heads else "1": result}
+    models = models or {size or "1": result}
     found = {size: _describe(model) for size, model in models.items()}
     return ArmRecord(models=found, cost=result["cost"])
 

@@ -27,6 +27,7 @@ def test_an_experiment(tmp_path, monkeypatch, capsys):
         "original+tuning,seed=9",
         "fisher",
         "random,size.multiple=1",
+        "fisher,size.keep=0.6",
     ]
     develop.main([str(word) for word in [*words, "--out", out]])
     found = json.loads(out.read_text())
@@ -36,6 +37,7 @@ def test_an_experiment(tmp_path, monkeypatch, capsys):
         "original+tuning,seed=9": ["1"],
         "fisher": ["0.8", "0.5"],
         "random,size.multiple=1": ["0.8", "0.5"],
+        "fisher,size.keep=0.6": ["0.6"],
     }
     pruned = found["arms"]["fisher"]["models"]["0.5"]
     assert 0.4 < pruned["remaining"] <= 0.5
