@@ -273,12 +273,11 @@ class Size(Record):
     multiple: Int = setting(
         8, "number that the neurons left in a layer are a multiple of; 1: any number", ge=1
     )
-
     step: float = setting(
         0.0,
-        "smallest share of the multiply-adds that is left when units are removed at once; a "
-        "smaller size is reached in several steps, with a part of the last tuning's epochs after "
-        "each; 0: always at once",
+        "smallest share of the present multiply-adds that may be left when units are removed; a "
+        "smaller size is reached in several such steps, with a part of the last tuning's epochs "
+        "after each; 0: always in one step",
         ge=0,
         le=0.95,
     )

@@ -1,8 +1,8 @@
 """The sizes on the way to a small target size, and the share of the last tuning that each gets.
 
-A model that loses its units in several steps, with a tuning after each, recovers better than one
-that loses them at once (docs/experiments.md). Every step leaves the same share of what there was.
-The k-th of n tunings gets k parts of the epochs.
+Units are removed in several steps, with a ranking before and a tuning after each; what that gained
+is in docs/experiments.md. Every step leaves the same share of what there was. The k-th of n tunings
+gets k parts of the epochs.
 """
 
 from __future__ import annotations
